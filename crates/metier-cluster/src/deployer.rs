@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use metier_measure::spec::PodSpec;
 use metier_place::{AppliedDeployment, Placement, PlacementDemand, requested_memory};
-use metier_types::Digest;
+use metier_types::ContentDigest;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::cluster::Cluster;
-use crate::deployment::{self, DeploymentAction, Service};
+use crate::cluster_client::ClusterClient;
+use crate::deployment::{self, DeploymentAction, GraphService};
 use crate::inventory::kubernetes::{self, KubernetesSurvey};
 
 /// How long the cluster may take to be looked at.
-const LOOK_WITHIN: Duration = Duration::from_secs(30);
+const SURVEY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The way to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -75,23 +75,23 @@ pub fn object_name(graph: &str) -> String {
 
 /// A placement as the service that it becomes; `None` where nothing was chosen. `graph` is the
 /// digest of its file, where there is one.
-pub fn service(
+pub fn graph_service(
     placement: &Placement,
     demand: &PlacementDemand,
     serving: &ServingImage,
-    graph: Option<&Digest>,
-) -> Option<Service> {
+    graph: Option<&ContentDigest>,
+) -> Option<GraphService> {
     let chosen = placement.chosen()?;
     let (latency, memory) = (chosen.prediction.as_ref()?, chosen.memory.as_ref()?);
     let predicted =
         json!({"latency": latency, "memory": memory, "threads": chosen.threads, "passport": chosen.passport});
     let annotations = [
-        (deployment::PREDICTION, Some(predicted.to_string())),
-        (deployment::PREDICTOR, Some(latency.predictor().to_string())),
-        (deployment::GRAPH, graph.map(Digest::to_string)),
+        (deployment::PREDICTION_ANNOTATION, Some(predicted.to_string())),
+        (deployment::PREDICTOR_ANNOTATION, Some(latency.predictor().to_string())),
+        (deployment::GRAPH_ANNOTATION, graph.map(ContentDigest::to_string)),
     ];
     let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?)));
-    Some(Service {
+    Some(GraphService {
         name: serving.name.clone(),
         image: serving.image.clone(),
         arguments: serving.arguments.clone(),
@@ -107,8 +107,8 @@ pub fn service(
 }
 
 /// The object that would be written.
-pub fn manifest(service: &Service, namespace: &str) -> Value {
-    let mut object = deployment::object(service);
+pub fn manifest(service: &GraphService, namespace: &str) -> Value {
+    let mut object = deployment::deployment_object(service);
     object["metadata"]["namespace"] = namespace.into();
     object
 }
@@ -116,7 +116,7 @@ pub fn manifest(service: &Service, namespace: &str) -> Value {
 /// A connection to a cluster that surveys its nodes, and writes and undoes Deployments.
 pub struct ClusterDeployer {
     runtime: tokio::runtime::Runtime,
-    cluster: Cluster,
+    cluster: ClusterClient,
 }
 
 impl ClusterDeployer {
@@ -131,7 +131,7 @@ impl ClusterDeployer {
             namespace: access.namespace.clone(),
             ..PodSpec::default()
         };
-        let cluster = runtime.block_on(within(LOOK_WITHIN, Cluster::connect(&usual)))?;
+        let cluster = runtime.block_on(with_timeout(SURVEY_TIMEOUT, ClusterClient::connect(&usual)))?;
         Ok(Self { runtime, cluster })
     }
 
@@ -143,21 +143,21 @@ impl ClusterDeployer {
     /// The nodes. What a Deployment of this name has requested counts as free, since it would be
     /// replaced.
     pub fn survey(&self, name: Option<&str>) -> Result<KubernetesSurvey, Error> {
-        self.runtime.block_on(within(LOOK_WITHIN, async {
+        self.runtime.block_on(with_timeout(SURVEY_TIMEOUT, async {
             let replaced = match name {
-                Some(name) => deployment::pods_of(&self.cluster, name).await?,
+                Some(name) => deployment::pod_selector(&self.cluster, name).await?,
                 None => None,
             };
-            kubernetes::survey(&self.cluster, replaced.as_ref()).await
+            kubernetes::survey_nodes(&self.cluster, replaced.as_ref()).await
         }))
     }
 
     /// Writes it, after a dry run, and waits until it is available, for so long.
-    pub fn apply(&self, service: &Service, patience: Duration) -> Result<AppliedDeployment, Error> {
+    pub fn apply(&self, service: &GraphService, patience: Duration) -> Result<AppliedDeployment, Error> {
         self.runtime.block_on(async {
-            let action = within(LOOK_WITHIN, deployment::apply(&self.cluster, service)).await?;
-            let standing = deployment::until_available(&self.cluster, &service.name, patience).await;
-            Ok(self.applied(&service.name, action, standing))
+            let action = with_timeout(SURVEY_TIMEOUT, deployment::apply(&self.cluster, service)).await?;
+            let standing = deployment::wait_until_available(&self.cluster, &service.name, patience).await;
+            Ok(self.applied_deployment(&service.name, action, standing))
         })
     }
 
@@ -167,13 +167,13 @@ impl ClusterDeployer {
             let action = deployment::rollback(&self.cluster, name).await?;
             let standing = match action {
                 DeploymentAction::Removed => Ok(()),
-                _ => deployment::until_available(&self.cluster, name, patience).await,
+                _ => deployment::wait_until_available(&self.cluster, name, patience).await,
             };
-            Ok(self.applied(name, action, standing))
+            Ok(self.applied_deployment(name, action, standing))
         })
     }
 
-    fn applied(
+    fn applied_deployment(
         &self,
         name: &str,
         action: DeploymentAction,
@@ -182,14 +182,14 @@ impl ClusterDeployer {
         AppliedDeployment {
             namespace: self.cluster.namespace.clone(),
             name: name.to_string(),
-            action: action.word(),
+            action: action.name(),
             is_available: standing.is_ok() && action != DeploymentAction::Removed,
             because: standing.err(),
         }
     }
 }
 
-async fn within<T>(time: Duration, asked: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+async fn with_timeout<T>(time: Duration, asked: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(time, asked)
         .await
         .unwrap_or_else(|_| Err(Error::Cluster { reason: format!("no answer within {} s", time.as_secs()) }))
@@ -200,20 +200,20 @@ mod tests {
     use metier_place::{
         KubernetesNode, NodeFacts, NodeInventory, PlacementEstimate, ResolvedPassport, place,
     };
-    use metier_types::{Bytes, Interval, Prediction, Ratio};
+    use metier_types::{Bytes, Prediction, PredictionInterval, Ratio};
 
     use super::*;
 
     fn prediction(value: f64, unit: &str) -> Prediction {
-        let interval = Interval::new(value / 2.0, value * 2.0, Ratio(0.9)).unwrap();
-        Prediction::new(value, unit, interval, Digest::from_bytes([1; 32]), true, "x").unwrap()
+        let interval = PredictionInterval::new(value / 2.0, value * 2.0, Ratio(0.9)).unwrap();
+        Prediction::new(value, unit, interval, ContentDigest::from_bytes([1; 32]), true, "x").unwrap()
     }
 
     fn placed(demand: &PlacementDemand) -> Placement {
         let kubernetes = KubernetesNode { name: "a".into(), ..KubernetesNode::default() };
         let node = NodeFacts { name: "a".into(), kubernetes: Some(kubernetes), prometheus: None };
         let inventory = NodeInventory { nodes: vec![node], has_kubernetes: true, ..NodeInventory::default() };
-        let passport = metier_device::passport::shipped()[0].clone();
+        let passport = metier_device::passport::shipped_passports()[0].clone();
         place(&inventory, demand, &|_| {
             Ok(PlacementEstimate {
                 latency: prediction(0.005, "seconds"),
@@ -229,20 +229,21 @@ mod tests {
         let demand = PlacementDemand::single("net");
         let found = placed(&demand);
         let serving = ServingImage { name: "net".into(), image: "serve:1".into(), ..ServingImage::default() };
-        let made = service(&found, &demand, &serving, Some(&Digest::from_bytes([2; 32]))).unwrap();
+        let made =
+            graph_service(&found, &demand, &serving, Some(&ContentDigest::from_bytes([2; 32]))).unwrap();
         assert_eq!(made.memory, Bytes(191 << 20), "200 MB in whole mebibytes");
         assert_eq!((made.node.as_str(), made.cores), ("a", 1.0));
         assert!(made.annotations["metier.predictor"].starts_with("sha256:0101"));
         let object = manifest(&made, "there");
         assert_eq!(object["metadata"]["namespace"], "there");
         let annotations = &object["metadata"]["annotations"];
-        let kept: Value = serde_json::from_str(annotations["metier.prediction"].as_str().unwrap()).unwrap();
-        assert_eq!(kept["latency"]["value"], 0.005);
+        let value: Value = serde_json::from_str(annotations["metier.prediction"].as_str().unwrap()).unwrap();
+        assert_eq!(value["latency"]["value"], 0.005);
         // One core is requested, and the time is that of four threads: each is written as what it
         // is.
-        assert_eq!((kept["threads"].clone(), demand.threads), (json!(4), 1));
+        assert_eq!((value["threads"].clone(), demand.threads), (json!(4), 1));
         assert!(annotations["metier.graph"].as_str().unwrap().starts_with("sha256:0202"));
-        let unseen = service(&found, &demand, &serving, None).unwrap();
+        let unseen = graph_service(&found, &demand, &serving, None).unwrap();
         assert!(!unseen.annotations.contains_key("metier.graph"), "no file, no digest");
     }
 

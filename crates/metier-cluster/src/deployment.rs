@@ -13,32 +13,32 @@ use kube::api::{DeleteParams, ListParams, PostParams, PropagationPolicy};
 use metier_types::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::cluster::Cluster;
-use crate::follow::AGAIN;
-use crate::job::MANAGED_BY;
-use crate::{Error, state};
+use crate::cluster_client::ClusterClient;
+use crate::job::MANAGED_BY_LABEL;
+use crate::pod_watch::RETRY_DELAY;
+use crate::{Error, pod_state};
 
 /// Says what was predicted.
-pub const PREDICTION: &str = "metier.prediction";
+pub const PREDICTION_ANNOTATION: &str = "metier.prediction";
 /// Says by which predictor.
-pub const PREDICTOR: &str = "metier.predictor";
-pub const GRAPH: &str = "metier.graph";
+pub const PREDICTOR_ANNOTATION: &str = "metier.predictor";
+pub const GRAPH_ANNOTATION: &str = "metier.graph";
 /// What was there before: `none`, or the object as JSON.
-pub const BEFORE: &str = "metier.before";
+pub const PREVIOUS_ANNOTATION: &str = "metier.before";
 /// There was nothing before.
-const NOTHING: &str = "none";
+const NO_PREVIOUS: &str = "none";
 /// The label by which its pods are known.
-const NAME: &str = "app.kubernetes.io/name";
+const NAME_LABEL: &str = "app.kubernetes.io/name";
 /// The container that serves.
-const CONTAINER: &str = "serve";
+const SERVING_CONTAINER: &str = "serve";
 /// All annotations of an object together may have 256 KiB.
-const LONGEST_BEFORE: usize = 200 * 1024;
+const MAX_PREVIOUS_BYTES: usize = 200 * 1024;
 /// How long the pods of a Deployment that goes may take: their own half a minute, and a busy kubelet.
-const GONE_WITHIN: Duration = Duration::from_secs(150);
+const POD_REMOVAL_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// What is to serve a graph.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Service {
+pub struct GraphService {
     pub name: String,
     /// The image that serves the graph.
     pub image: String,
@@ -72,7 +72,7 @@ pub enum DeploymentAction {
 }
 
 impl DeploymentAction {
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Replaced => "replaced",
@@ -83,16 +83,16 @@ impl DeploymentAction {
 }
 
 /// The Deployment of a service.
-pub fn object(service: &Service) -> Value {
-    let labels = json!({NAME: service.name, MANAGED_BY.0: MANAGED_BY.1});
+pub fn deployment_object(service: &GraphService) -> Value {
+    let labels = json!({NAME_LABEL: service.name, MANAGED_BY_LABEL.0: MANAGED_BY_LABEL.1});
     let ports: Vec<Value> = service.ports.iter().map(|port| json!({"containerPort": port})).collect();
     let environment: Vec<Value> = service
         .environment
         .iter()
-        .map(|(name, value)| json!({"name": name, "value": literal(value)}))
+        .map(|(name, value)| json!({"name": name, "value": escape_variables(value)}))
         .collect();
     let mut container = json!({
-        "name": CONTAINER,
+        "name": SERVING_CONTAINER,
         "image": service.image,
         "resources": {"requests": {
             "cpu": format!("{}m", (service.cores * 1000.0).ceil().max(1.0) as u64),
@@ -105,7 +105,7 @@ pub fn object(service: &Service) -> Value {
         }
     };
     if !service.arguments.is_empty() {
-        set("args", service.arguments.iter().map(|word| literal(word)).collect());
+        set("args", service.arguments.iter().map(|word| escape_variables(word)).collect());
     }
     if !environment.is_empty() {
         set("env", environment.into());
@@ -129,7 +129,7 @@ pub fn object(service: &Service) -> Value {
         "metadata": {"name": service.name, "labels": labels, "annotations": service.annotations},
         "spec": {
             "replicas": service.replicas,
-            "selector": {"matchLabels": {NAME: service.name}},
+            "selector": {"matchLabels": {NAME_LABEL: service.name}},
             // The node has room for what is asked for, and not for one more beside it.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "template": {
@@ -141,60 +141,67 @@ pub fn object(service: &Service) -> Value {
 }
 
 /// The labels by which the pods of a Deployment of that name are known, where there is one.
-pub async fn pods_of(cluster: &Cluster, name: &str) -> Result<Option<BTreeMap<String, String>>, Error> {
-    Ok(get(cluster, name).await?.and_then(|found| found.spec?.selector.match_labels))
+pub async fn pod_selector(
+    cluster: &ClusterClient,
+    name: &str,
+) -> Result<Option<BTreeMap<String, String>>, Error> {
+    Ok(get_deployment(cluster, name).await?.and_then(|found| found.spec?.selector.match_labels))
 }
 
 /// Puts it there: a dry run first, then in earnest.
-pub async fn apply(cluster: &Cluster, service: &Service) -> Result<DeploymentAction, Error> {
-    let before = get(cluster, &service.name).await?;
-    let mut wanted = object(service);
-    let kept = before.as_ref().map(keep).transpose()?.unwrap_or_else(|| NOTHING.into());
-    wanted["metadata"]["annotations"][BEFORE] = kept.into();
+pub async fn apply(cluster: &ClusterClient, service: &GraphService) -> Result<DeploymentAction, Error> {
+    let before = get_deployment(cluster, &service.name).await?;
+    let mut current = deployment_object(service);
+    let kept = before.as_ref().map(previous_object_text).transpose()?.unwrap_or_else(|| NO_PREVIOUS.into());
+    current["metadata"]["annotations"][PREVIOUS_ANNOTATION] = kept.into();
     if let Some(before) = &before {
         // A selector never changes, so the new pods have to bear it.
         let selector =
             serde_json::to_value(before.spec.as_ref().map(|spec| &spec.selector)).unwrap_or_default();
         if let Some(Value::Object(labels)) = selector.get("matchLabels") {
             for (key, value) in labels {
-                wanted["spec"]["template"]["metadata"]["labels"][key] = value.clone();
+                current["spec"]["template"]["metadata"]["labels"][key] = value.clone();
             }
         }
-        wanted["spec"]["selector"] = selector;
-        wanted["metadata"]["resourceVersion"] = json!(before.metadata.resource_version);
+        current["spec"]["selector"] = selector;
+        current["metadata"]["resourceVersion"] = json!(before.metadata.resource_version);
     }
-    write(cluster, &service.name, wanted, before.is_some()).await?;
+    write_deployment(cluster, &service.name, current, before.is_some()).await?;
     Ok(if before.is_some() { DeploymentAction::Replaced } else { DeploymentAction::Created })
 }
 
 /// Brings back what was there before.
-pub async fn rollback(cluster: &Cluster, name: &str) -> Result<DeploymentAction, Error> {
+pub async fn rollback(cluster: &ClusterClient, name: &str) -> Result<DeploymentAction, Error> {
     let doing = || format!("going back from Deployment {name}");
     let refuse = |reason: &str| Error::Api { doing: doing(), reason: reason.into() };
-    let found = get(cluster, name).await?.ok_or_else(|| refuse("there is none of that name"))?;
-    let before = found.metadata.annotations.as_ref().and_then(|all| all.get(BEFORE)).cloned();
+    let found = get_deployment(cluster, name).await?.ok_or_else(|| refuse("there is none of that name"))?;
+    let before = found.metadata.annotations.as_ref().and_then(|all| all.get(PREVIOUS_ANNOTATION)).cloned();
     let before = before.ok_or_else(|| {
         refuse("it does not say what was there before: metier did not put it there, or has gone back already")
     })?;
-    if before == NOTHING {
-        remove(cluster, &found, name).await?;
+    if before == NO_PREVIOUS {
+        remove_deployment(cluster, &found, name).await?;
         return Ok(DeploymentAction::Removed);
     }
-    let mut wanted: Value =
+    let mut value: Value =
         serde_json::from_str(&before).map_err(|_| refuse("what it says was there before is no object"))?;
-    wanted["metadata"]["resourceVersion"] = json!(found.metadata.resource_version);
-    write(cluster, name, wanted, true).await?;
+    value["metadata"]["resourceVersion"] = json!(found.metadata.resource_version);
+    write_deployment(cluster, name, value, true).await?;
     Ok(DeploymentAction::Restored)
 }
 
 /// Waits until all of it is available. The error says why it is not.
-pub async fn until_available(cluster: &Cluster, name: &str, within: Duration) -> Result<(), String> {
+pub async fn wait_until_available(
+    cluster: &ClusterClient,
+    name: &str,
+    within: Duration,
+) -> Result<(), String> {
     let end = tokio::time::Instant::now() + within;
     loop {
-        let last = match get(cluster, name).await {
+        let last = match get_deployment(cluster, name).await {
             Ok(None) => return Err("somebody has removed it".into()),
             Err(error) => error.to_string(),
-            Ok(Some(found)) => match (standing(&found), trouble(cluster, &found).await) {
+            Ok(Some(found)) => match (missing_replicas(&found), pod_trouble(cluster, &found).await) {
                 (None, _) => return Ok(()),
                 (Some(_), Some((why, true))) => return Err(why),
                 (Some(_), Some((why, false))) => why,
@@ -204,12 +211,12 @@ pub async fn until_available(cluster: &Cluster, name: &str, within: Duration) ->
         if tokio::time::Instant::now() >= end {
             return Err(format!("not within {} s; at last: {last}", within.as_secs()));
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
 /// What is still missing, if anything.
-fn standing(found: &Deployment) -> Option<String> {
+fn missing_replicas(found: &Deployment) -> Option<String> {
     let wanted = found.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let status = found.status.clone().unwrap_or_default();
     if status.observed_generation < found.metadata.generation {
@@ -224,7 +231,7 @@ fn standing(found: &Deployment) -> Option<String> {
 }
 
 /// What keeps one of its pods from running, and whether waiting does not help.
-async fn trouble(cluster: &Cluster, found: &Deployment) -> Option<(String, bool)> {
+async fn pod_trouble(cluster: &ClusterClient, found: &Deployment) -> Option<(String, bool)> {
     let labels = found.spec.as_ref()?.selector.match_labels.as_ref()?;
     let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let pods = cluster.pods().list(&ListParams::default().labels(&labels.join(","))).await.ok()?;
@@ -235,33 +242,38 @@ async fn trouble(cluster: &Cluster, found: &Deployment) -> Option<(String, bool)
         pod.metadata.deletion_timestamp.is_none() && own == image
     };
     let mut found: Vec<(String, bool)> =
-        pods.items.iter().filter(is_new).filter_map(state::trouble).collect();
+        pods.items.iter().filter(is_new).filter_map(pod_state::pod_trouble).collect();
     found.sort_by_key(|(_, is_final)| !is_final);
     found.into_iter().next()
 }
 
-async fn get(cluster: &Cluster, name: &str) -> Result<Option<Deployment>, Error> {
+async fn get_deployment(cluster: &ClusterClient, name: &str) -> Result<Option<Deployment>, Error> {
     cluster.deployments().get_opt(name).await.map_err(Error::api(format!("looking at Deployment {name}")))
 }
 
-async fn write(cluster: &Cluster, name: &str, wanted: Value, is_there: bool) -> Result<(), Error> {
+async fn write_deployment(
+    cluster: &ClusterClient,
+    name: &str,
+    value: Value,
+    is_there: bool,
+) -> Result<(), Error> {
     let doing = if is_there { "replacing" } else { "making" };
     let failed = |reason: String| Error::Api { doing: format!("{doing} Deployment {name}"), reason };
-    let wanted: Deployment = serde_json::from_value(wanted).map_err(|error| failed(error.to_string()))?;
+    let deployment: Deployment = serde_json::from_value(value).map_err(|error| failed(error.to_string()))?;
     for dry_run in [true, false] {
         let parameters = PostParams { dry_run, field_manager: Some("metier".into()) };
         let written = match is_there {
-            true => cluster.deployments().replace(name, &parameters, &wanted).await,
-            false => cluster.deployments().create(&parameters, &wanted).await,
+            true => cluster.deployments().replace(name, &parameters, &deployment).await,
+            false => cluster.deployments().create(&parameters, &deployment).await,
         };
         let refused = if dry_run { "the cluster would not take it, so nothing was written: " } else { "" };
-        written.map_err(|error| failed(format!("{refused}{}", crate::error::words(&error))))?;
+        written.map_err(|error| failed(format!("{refused}{}", crate::error::api_message(&error))))?;
     }
     Ok(())
 }
 
 /// Removes it, and waits until its pods are gone, too.
-async fn remove(cluster: &Cluster, found: &Deployment, name: &str) -> Result<(), Error> {
+async fn remove_deployment(cluster: &ClusterClient, found: &Deployment, name: &str) -> Result<(), Error> {
     let parameters =
         DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
     match cluster.deployments().delete(name, &parameters).await {
@@ -276,37 +288,37 @@ async fn remove(cluster: &Cluster, found: &Deployment, name: &str) -> Result<(),
         loop {
             match cluster.pods().list(&parameters).await {
                 Ok(list) if list.items.is_empty() => return,
-                _ => tokio::time::sleep(AGAIN).await,
+                _ => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
     };
-    tokio::time::timeout(GONE_WITHIN, gone).await.map_err(|_| Error::Api {
+    tokio::time::timeout(POD_REMOVAL_TIMEOUT, gone).await.map_err(|_| Error::Api {
         doing: format!("removing Deployment {name}"),
-        reason: format!("its pods were still there after {} s", GONE_WITHIN.as_secs()),
+        reason: format!("its pods were still there after {} s", POD_REMOVAL_TIMEOUT.as_secs()),
     })
 }
 
 /// An object as it can be put there again.
-fn keep(found: &Deployment) -> Result<String, Error> {
+fn previous_object_text(found: &Deployment) -> Result<String, Error> {
     let mut annotations = found.metadata.annotations.clone().unwrap_or_default();
     // One step back is kept, not all of them, but always that there was nothing at first; the other is the cluster's own count.
     annotations.retain(|name, value| match name.as_str() {
-        BEFORE => value == NOTHING,
+        PREVIOUS_ANNOTATION => value == NO_PREVIOUS,
         name => name != "deployment.kubernetes.io/revision",
     });
-    let mut kept = Map::new();
+    let mut map = Map::new();
     let meta =
         json!({"name": found.metadata.name, "labels": found.metadata.labels, "annotations": annotations});
-    kept.insert("apiVersion".into(), "apps/v1".into());
-    kept.insert("kind".into(), "Deployment".into());
-    kept.insert("metadata".into(), meta);
-    kept.insert("spec".into(), serde_json::to_value(&found.spec).unwrap_or_default());
-    let text = Value::Object(kept).to_string();
-    if text.len() > LONGEST_BEFORE {
+    map.insert("apiVersion".into(), "apps/v1".into());
+    map.insert("kind".into(), "Deployment".into());
+    map.insert("metadata".into(), meta);
+    map.insert("spec".into(), serde_json::to_value(&found.spec).unwrap_or_default());
+    let text = Value::Object(map).to_string();
+    if text.len() > MAX_PREVIOUS_BYTES {
         return Err(Error::Api {
             doing: "keeping what was there before".into(),
             reason: format!(
-                "it has {} bytes, and an annotation takes {LONGEST_BEFORE}; nothing was written",
+                "it has {} bytes, and an annotation takes {MAX_PREVIOUS_BYTES}; nothing was written",
                 text.len()
             ),
         });
@@ -315,7 +327,7 @@ fn keep(found: &Deployment) -> Result<String, Error> {
 }
 
 /// A text as it is, where Kubernetes would replace `$(NAME)` in it.
-fn literal(text: &str) -> String {
+fn escape_variables(text: &str) -> String {
     text.replace('$', "$$")
 }
 
@@ -323,8 +335,8 @@ fn literal(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn service() -> Service {
-        Service {
+    fn service() -> GraphService {
+        GraphService {
             name: "net".into(),
             image: "serve:1".into(),
             arguments: vec!["a $(B)".into()],
@@ -334,14 +346,14 @@ mod tests {
             memory: Bytes(1 << 28),
             node: "n1".into(),
             hostname: Some("h1".into()),
-            annotations: [(PREDICTOR.to_string(), "sha256:1".to_string())].into(),
-            ..Service::default()
+            annotations: [(PREDICTOR_ANNOTATION.to_string(), "sha256:1".to_string())].into(),
+            ..GraphService::default()
         }
     }
 
     #[test]
     fn a_service_goes_to_its_node_with_what_was_predicted() {
-        let made = object(&service());
+        let made = deployment_object(&service());
         let pod = &made["spec"]["template"]["spec"];
         let requests = &pod["containers"][0]["resources"]["requests"];
         assert_eq!(requests, &json!({"cpu": "1500m", "memory": "268435456"}));
@@ -352,10 +364,10 @@ mod tests {
         );
         assert_eq!(pod["containers"][0]["args"], json!(["a $$(B)"]), "nothing is expanded");
         assert_eq!(pod["containers"][0]["readinessProbe"]["tcpSocket"]["port"], 8080);
-        assert_eq!(made["metadata"]["annotations"][PREDICTOR], "sha256:1");
+        assert_eq!(made["metadata"]["annotations"][PREDICTOR_ANNOTATION], "sha256:1");
         let parsed: Deployment = serde_json::from_value(made).unwrap();
         assert_eq!(parsed.spec.unwrap().replicas, Some(2));
-        let unnamed = object(&Service { hostname: None, ..service() });
+        let unnamed = deployment_object(&GraphService { hostname: None, ..service() });
         assert!(
             unnamed["spec"].to_string().contains(r#""key":"metadata.name","operator":"In","values":["n1"]"#)
         );
@@ -363,28 +375,28 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_one_step_back() {
-        let mut found: Deployment = serde_json::from_value(object(&service())).unwrap();
-        found.metadata.annotations.as_mut().unwrap().insert(BEFORE.into(), "x".repeat(1000));
+        let mut found: Deployment = serde_json::from_value(deployment_object(&service())).unwrap();
+        found.metadata.annotations.as_mut().unwrap().insert(PREVIOUS_ANNOTATION.into(), "x".repeat(1000));
         found.metadata.resource_version = Some("7".into());
-        let kept: Value = serde_json::from_str(&keep(&found).unwrap()).unwrap();
-        assert_eq!(kept["metadata"]["annotations"], json!({PREDICTOR: "sha256:1"}));
-        assert_eq!(kept["metadata"].get("resourceVersion"), None);
-        found.metadata.annotations.as_mut().unwrap().insert(BEFORE.into(), NOTHING.into());
+        let value: Value = serde_json::from_str(&previous_object_text(&found).unwrap()).unwrap();
+        assert_eq!(value["metadata"]["annotations"], json!({PREDICTOR_ANNOTATION: "sha256:1"}));
+        assert_eq!(value["metadata"].get("resourceVersion"), None);
+        found.metadata.annotations.as_mut().unwrap().insert(PREVIOUS_ANNOTATION.into(), NO_PREVIOUS.into());
         assert!(
-            keep(&found).unwrap().contains(r#""metier.before":"none""#),
+            previous_object_text(&found).unwrap().contains(r#""metier.before":"none""#),
             "that there was nothing is not forgotten"
         );
-        found.metadata.annotations.as_mut().unwrap().insert("large".into(), "x".repeat(LONGEST_BEFORE));
-        assert!(keep(&found).unwrap_err().to_string().contains("nothing was written"));
+        found.metadata.annotations.as_mut().unwrap().insert("large".into(), "x".repeat(MAX_PREVIOUS_BYTES));
+        assert!(previous_object_text(&found).unwrap_err().to_string().contains("nothing was written"));
     }
 
     #[test]
     fn it_is_available_when_all_of_the_new_ones_are_and_no_other_is_left() {
         let with = |status: Value| -> Option<String> {
-            let mut made = object(&service());
+            let mut made = deployment_object(&service());
             made["metadata"]["generation"] = 2.into();
             made["status"] = status;
-            standing(&serde_json::from_value(made).unwrap())
+            missing_replicas(&serde_json::from_value(made).unwrap())
         };
         let status = |seen: i64, new: i64, ready: i64, all: i64| json!({"observedGeneration": seen, "updatedReplicas": new, "availableReplicas": ready, "replicas": all});
         assert_eq!(with(status(2, 2, 2, 2)), None);

@@ -48,7 +48,7 @@ impl Error {
     /// A failed call, with what was being done.
     pub(crate) fn api(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let doing = doing.into();
-        move |error| Self::Api { doing, reason: words(&error) }
+        move |error| Self::Api { doing, reason: api_message(&error) }
     }
 
     /// The exit code of `metier run` for it: our own failure.
@@ -61,15 +61,15 @@ impl Error {
 }
 
 /// What the API server said. Its status says it in a sentence; the wrapping says it twice.
-pub(crate) fn words(error: &kube::Error) -> String {
+pub(crate) fn api_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
-        other => chain(other),
+        other => error_chain(other),
     }
 }
 
 /// An error with its causes, each once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

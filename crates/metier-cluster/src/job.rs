@@ -10,67 +10,73 @@ use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
-use metier_measure::Spec;
-use metier_measure::app::listening::INSIDE;
-use metier_measure::runner::joined::{PROGRAM, SOCKET};
-use metier_measure::spec::{Confines, GpuCount, PodSpec, Pull};
-use metier_store::Owner;
+use metier_measure::RunSpec;
+use metier_measure::app::listener::CONTAINER_FOLDER;
+use metier_measure::runner::joined_container::{LAUNCHER_NAME, SOCKET_NAME};
+use metier_measure::spec::{GpuCount, PodPrivileges, PodSpec, PullPolicy};
+use metier_store::OwnerProcess;
 use metier_types::RunId;
 use serde_json::{Value, json};
 
-use crate::state::MAIN;
+use crate::pod_state::RUN_CONTAINER;
 use crate::transfer::PodTransfer;
-use crate::{Error, report};
+use crate::{Error, launcher_report};
 
 /// Says whose objects they are.
-pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "metier");
+pub const MANAGED_BY_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "metier");
 /// Says which run they belong to.
-pub const RUN: &str = "metier.run";
+pub const RUN_LABEL: &str = "metier.run";
 /// Says which process measures the run.
-pub const OWNER: &str = "metier.owner";
+pub const OWNER_ANNOTATION: &str = "metier.owner";
 /// Where the run's container sees the launcher and its socket.
-pub const GATE: &str = "/.metier";
+pub const LAUNCHER_FOLDER: &str = "/.metier";
 /// The container that takes the dataset, and the volume for it.
-pub const PREPARE: &str = "metier-dataset";
+pub const DATASET_CONTAINER: &str = "metier-dataset";
 /// Where it sees that volume.
-pub const PREPARED: &str = "/.metier-dataset";
+pub const DATASET_FOLDER: &str = "/.metier-dataset";
 /// The container that listens, and the volume that it shares with the run's.
-const EARS: &str = "metier-ears";
+const LISTENER_CONTAINER: &str = "metier-ears";
 /// How long the launcher holds a container for somebody who fetches, and who is not heard of.
-const HOLD: Duration = Duration::from_secs(90);
+const HOLD_TIME: Duration = Duration::from_secs(90);
 /// How much longer than our own time limit the cluster's own waits.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(300);
 /// How long a finished Job may stay, where nobody removes it.
-const STAYS: Duration = Duration::from_secs(3600);
+const FINISHED_JOB_TTL: Duration = Duration::from_secs(3600);
 
 /// How the run is started and measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Gate<'a> {
+pub enum LauncherMount<'a> {
     /// By the launcher, from a folder of this machine.
-    Here(&'a Path),
+    HostFolder(&'a Path),
     /// By the launcher, from an object of the cluster, and with what else goes there and comes back.
-    Carried(&'a PodTransfer),
+    ConfigMap(&'a PodTransfer),
     /// As the image is.
     None,
 }
 
 /// The text at the end of the log by which the launcher says that the run is over and can be fetched from.
-pub fn mark(run: RunId) -> String {
+pub fn end_mark(run: RunId) -> String {
     format!("metier-over-{run}")
 }
 
 /// The selector for the objects of one run.
-pub fn selector(run: RunId) -> String {
-    format!("{RUN}={run}")
+pub fn run_selector(run: RunId) -> String {
+    format!("{RUN_LABEL}={run}")
 }
 
-pub fn name(run: RunId) -> String {
+pub fn job_name(run: RunId) -> String {
     format!("metier-{run}")
 }
 
 /// The Job for a run. Errors name the field that a pod cannot have.
-pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) -> Result<Job, Error> {
-    let labels = json!({MANAGED_BY.0: MANAGED_BY.1, RUN: run.to_string()});
+pub fn build_job(
+    spec: &RunSpec,
+    pod: &PodSpec,
+    run: RunId,
+    owner: &OwnerProcess,
+    gate: &LauncherMount,
+) -> Result<Job, Error> {
+    let labels = json!({MANAGED_BY_LABEL.0: MANAGED_BY_LABEL.1, RUN_LABEL: run.to_string()});
     let confines = &pod.confines;
     // Ours last: nobody's label takes the place of those that the pod is found by.
     let mut pod_labels = json!(confines.labels);
@@ -98,43 +104,43 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         );
         mounts.push(json!({"name": name, "mountPath": "/dev/shm"}));
     }
-    if let Gate::Here(folder) = gate {
+    if let LauncherMount::HostFolder(folder) = gate {
         volumes.push(json!({"name": "metier", "hostPath": {"path": folder, "type": "Directory"}}));
     }
     let luggage = match gate {
-        Gate::Carried(luggage) => Some(*luggage),
+        LauncherMount::ConfigMap(luggage) => Some(*luggage),
         _ => None,
     };
     if luggage.is_some() {
-        volumes.push(json!({"name": "metier", "configMap": {"name": name(run), "defaultMode": 0o755}}));
+        volumes.push(json!({"name": "metier", "configMap": {"name": job_name(run), "defaultMode": 0o755}}));
     }
-    if *gate != Gate::None {
-        mounts.push(json!({"name": "metier", "mountPath": GATE, "readOnly": true}));
+    if *gate != LauncherMount::None {
+        mounts.push(json!({"name": "metier", "mountPath": LAUNCHER_FOLDER, "readOnly": true}));
     }
     let (before, beside) = match luggage {
-        Some(luggage) => company(luggage, pod, deadline, &mut volumes, &mut mounts),
+        Some(luggage) => helper_containers(luggage, pod, deadline, &mut volumes, &mut mounts),
         None => (None, None),
     };
-    let (command, args) = command(spec, pod, run, gate);
+    let (command, args) = container_command(spec, pod, run, gate);
     let main = json!({
-        "name": MAIN,
+        "name": RUN_CONTAINER,
         "image": pod.image,
-        "imagePullPolicy": pull(pod.pull),
+        "imagePullPolicy": pull_policy(pod.pull),
         "command": command,
         "args": args,
         "workingDir": spec.working_directory,
-        "env": environment(&spec.environment),
+        "env": environment_list(&spec.environment),
         "volumeMounts": mounts,
-        "resources": {"limits": limits(spec)?},
-        "securityContext": security(confines),
-        "terminationMessagePath": luggage.map(|_| report::FILE),
+        "resources": {"limits": resource_limits(spec)?},
+        "securityContext": security_context(confines),
+        "terminationMessagePath": luggage.map(|_| launcher_report::TERMINATION_LOG),
     });
     let pod_spec = json!({
         "restartPolicy": "Never",
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "terminationGracePeriodSeconds": (spec.grace.as_secs_f64() * 2.0).ceil() as i64 + 1,
-        "affinity": pod.node.as_deref().map(affinity),
+        "affinity": pod.node.as_deref().map(node_affinity),
         "nodeSelector": pod.node_labels,
         "runtimeClassName": confines.runtime,
         "hostNetwork": confines.host_network.then_some(true),
@@ -146,14 +152,14 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
         "volumes": volumes,
     });
     let job = json!({
-        "metadata": {"name": name(run), "labels": labels, "annotations": {OWNER: owner}},
+        "metadata": {"name": job_name(run), "labels": labels, "annotations": {OWNER_ANNOTATION: owner}},
         "spec": {
             "backoffLimit": 0,
             "completions": 1,
             "parallelism": 1,
             "activeDeadlineSeconds": deadline,
-            "ttlSecondsAfterFinished": STAYS.as_secs(),
-            "template": {"metadata": {"labels": pod_labels, "annotations": {OWNER: owner}}, "spec": pod_spec},
+            "ttlSecondsAfterFinished": FINISHED_JOB_TTL.as_secs(),
+            "template": {"metadata": {"labels": pod_labels, "annotations": {OWNER_ANNOTATION: owner}}, "spec": pod_spec},
         },
     });
     serde_json::from_value(job)
@@ -162,68 +168,82 @@ pub fn make(spec: &Spec, pod: &PodSpec, run: RunId, owner: &Owner, gate: &Gate) 
 
 /// The container before the run's, which takes the dataset, and the one beside it, which listens. Both are of the same image, which is
 /// there anyway, and run nothing of it.
-fn company(
+fn helper_containers(
     luggage: &PodTransfer,
     pod: &PodSpec,
     deadline: Option<u64>,
     volumes: &mut Vec<Value>,
     mounts: &mut Vec<Value>,
 ) -> (Option<Value>, Option<Value>) {
-    let gate = json!({"name": "metier", "mountPath": GATE, "readOnly": true});
+    let gate = json!({"name": "metier", "mountPath": LAUNCHER_FOLDER, "readOnly": true});
     let container = |name: &str, words: Vec<String>, mount: Value| {
         json!({
             "name": name,
             "image": pod.image,
-            "imagePullPolicy": pull(pod.pull),
+            "imagePullPolicy": pull_policy(pod.pull),
             "command": words,
             "volumeMounts": [gate, mount],
         })
     };
     let before = luggage.dataset.as_ref().map(|dataset| {
-        volumes.push(json!({"name": PREPARE, "emptyDir": {}}));
+        volumes.push(json!({"name": DATASET_CONTAINER, "emptyDir": {}}));
         mounts
-            .push(json!({"name": PREPARE, "mountPath": dataset.target, "subPath": "data", "readOnly": true}));
+            .push(json!({"name": DATASET_CONTAINER, "mountPath": dataset.target, "subPath": "data", "readOnly": true}));
         let limit = luggage.within.as_millis().to_string();
-        let words = [format!("{GATE}/{PROGRAM}"), "--until".into(), format!("{PREPARED}/done"), limit];
-        container(PREPARE, words.into(), json!({"name": PREPARE, "mountPath": PREPARED}))
+        let words = [format!("{LAUNCHER_FOLDER}/{LAUNCHER_NAME}"), "--until".into(), format!("{DATASET_FOLDER}/done"), limit];
+        container(DATASET_CONTAINER, words.into(), json!({"name": DATASET_CONTAINER, "mountPath": DATASET_FOLDER}))
     });
     let beside = (!luggage.ears.is_empty()).then(|| {
-        volumes.push(json!({"name": EARS, "emptyDir": {}}));
-        let mount = json!({"name": EARS, "mountPath": INSIDE});
+        volumes.push(json!({"name": LISTENER_CONTAINER, "emptyDir": {}}));
+        let mount = json!({"name": LISTENER_CONTAINER, "mountPath": CONTAINER_FOLDER});
         mounts.push(mount.clone());
         let limit = deadline.map_or(0, |seconds| seconds * 1000).to_string();
-        let words =
-            [format!("{GATE}/{PROGRAM}"), "--ears".into(), INSIDE.into(), luggage.ears.clone(), limit];
-        container(EARS, words.into(), mount)
+        let words = [
+            format!("{LAUNCHER_FOLDER}/{LAUNCHER_NAME}"),
+            "--ears".into(),
+            CONTAINER_FOLDER.into(),
+            luggage.ears.clone(),
+            limit,
+        ];
+        container(LISTENER_CONTAINER, words.into(), mount)
     });
     (before, beside)
 }
 
 /// Command and arguments of the run's container; `None` leaves the image's own.
-fn command(
-    spec: &Spec,
+fn container_command(
+    spec: &RunSpec,
     pod: &PodSpec,
     run: RunId,
-    gate: &Gate,
+    gate: &LauncherMount,
 ) -> (Option<Vec<String>>, Option<Vec<String>>) {
-    let words = |words: &[String]| words.iter().map(|word| literal(word)).collect::<Vec<_>>();
+    let words = |words: &[String]| words.iter().map(|word| escape_variables(word)).collect::<Vec<_>>();
     let own = pod.entrypoint.as_deref().map(words);
     let arguments = (!pod.arguments.is_empty()).then(|| words(&pod.arguments));
-    if *gate == Gate::None {
+    if *gate == LauncherMount::None {
         return (own, arguments);
     }
     let grace = spec.grace.as_millis().to_string();
-    let mut all = vec![format!("{GATE}/{PROGRAM}")];
+    let mut all = vec![format!("{LAUNCHER_FOLDER}/{LAUNCHER_NAME}")];
     match gate {
-        Gate::Carried(luggage) => {
+        LauncherMount::ConfigMap(luggage) => {
             let limit = spec.time_limit().map_or(0, |limit| limit.as_millis().max(1)).to_string();
             let linger = spec.linger.as_millis().to_string();
-            let hold = if luggage.holds() { HOLD } else { Duration::ZERO }.as_millis().to_string();
-            let ears = if luggage.ears.is_empty() { String::new() } else { format!("@{INSIDE}") };
-            let mark = format!("{}{ears}", mark(run));
-            all.extend(["--pod".into(), grace, linger, limit, hold, mark, report::FILE.into()])
+            let hold =
+                if luggage.holds_container() { HOLD_TIME } else { Duration::ZERO }.as_millis().to_string();
+            let ears = if luggage.ears.is_empty() { String::new() } else { format!("@{CONTAINER_FOLDER}") };
+            let mark = format!("{}{ears}", end_mark(run));
+            all.extend([
+                "--pod".into(),
+                grace,
+                linger,
+                limit,
+                hold,
+                mark,
+                launcher_report::TERMINATION_LOG.into(),
+            ])
         }
-        _ => all.extend([format!("{GATE}/{SOCKET}"), grace, "0".into()]),
+        _ => all.extend([format!("{LAUNCHER_FOLDER}/{SOCKET_NAME}"), grace, "0".into()]),
     }
     all.push("--".into());
     all.extend(own.into_iter().flatten().chain(arguments.into_iter().flatten()));
@@ -231,17 +251,17 @@ fn command(
 }
 
 /// The scheduler still decides whether there is room: `nodeName` would pass it by.
-fn affinity(node: &str) -> Value {
+fn node_affinity(node: &str) -> Value {
     let field = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": field}]}}})
 }
 
-fn environment(variables: &[(String, String)]) -> Vec<Value> {
-    variables.iter().map(|(name, value)| json!({"name": name, "value": literal(value)})).collect()
+fn environment_list(variables: &[(String, String)]) -> Vec<Value> {
+    variables.iter().map(|(name, value)| json!({"name": name, "value": escape_variables(value)})).collect()
 }
 
 /// Who the run's container is and what it may do; nothing where nothing was said.
-fn security(confines: &Confines) -> Option<Value> {
+fn security_context(confines: &PodPrivileges) -> Option<Value> {
     let mut context = serde_json::Map::new();
     if let Some((user, group)) = confines.user {
         context.insert("runAsUser".into(), json!(user));
@@ -256,7 +276,7 @@ fn security(confines: &Confines) -> Option<Value> {
     (!context.is_empty()).then(|| context.into())
 }
 
-fn limits(spec: &Spec) -> Result<BTreeMap<&'static str, String>, Error> {
+fn resource_limits(spec: &RunSpec) -> Result<BTreeMap<&'static str, String>, Error> {
     let mut limits = BTreeMap::new();
     if let Some(cores) = spec.limits.cpu {
         limits.insert("cpu", format!("{}m", (cores * 1000.0).round().max(1.0) as u64));
@@ -280,49 +300,49 @@ fn limits(spec: &Spec) -> Result<BTreeMap<&'static str, String>, Error> {
     Ok(limits)
 }
 
-fn pull(pull: Pull) -> &'static str {
+fn pull_policy(pull: PullPolicy) -> &'static str {
     match pull {
-        Pull::Missing => "IfNotPresent",
-        Pull::Always => "Always",
-        Pull::Never => "Never",
+        PullPolicy::Missing => "IfNotPresent",
+        PullPolicy::Always => "Always",
+        PullPolicy::Never => "Never",
     }
 }
 
 /// A text as it is, where Kubernetes would replace `$(NAME)` in it.
-fn literal(text: &str) -> String {
+fn escape_variables(text: &str) -> String {
     text.replace('$', "$$")
 }
 
 #[cfg(test)]
 mod tests {
-    use metier_measure::spec::{Mount, Target};
+    use metier_measure::spec::{BindMount, RunTarget};
     use metier_types::Bytes;
 
     use super::*;
     use crate::transfer::DatasetTransfer;
 
-    fn made(change: impl FnOnce(&mut Spec, &mut PodSpec), gate: Gate) -> Value {
+    fn made(change: impl FnOnce(&mut RunSpec, &mut PodSpec), gate: LauncherMount) -> Value {
         let mut pod = PodSpec { image: "x:1".into(), ..PodSpec::default() };
-        let mut spec = Spec::of(Target::Pod(pod.clone()));
+        let mut spec = RunSpec::for_target(RunTarget::Pod(pod.clone()));
         change(&mut spec, &mut pod);
-        let owner = Owner { host: "h".into(), boot: "b".into(), pid: 7, started: 8 };
-        serde_json::to_value(make(&spec, &pod, RunId::new(), &owner, &gate).unwrap()).unwrap()
+        let owner = OwnerProcess { host: "h".into(), boot: "b".into(), pid: 7, started: 8 };
+        serde_json::to_value(build_job(&spec, &pod, RunId::new(), &owner, &gate).unwrap()).unwrap()
     }
 
     #[test]
     fn a_job_is_tried_once_and_says_whose_it_is() {
-        let job = made(|spec, _| spec.timeout = Some(Duration::from_secs(60)), Gate::None);
+        let job = made(|spec, _| spec.timeout = Some(Duration::from_secs(60)), LauncherMount::None);
         assert_eq!(job["spec"]["backoffLimit"], 0);
         assert_eq!(job["spec"]["template"]["spec"]["restartPolicy"], "Never");
         assert_eq!(job["metadata"]["labels"]["app.kubernetes.io/managed-by"], "metier");
         assert_eq!(job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]);
         assert!(job["spec"]["activeDeadlineSeconds"].as_u64().unwrap() > 60);
-        assert!(job["metadata"]["annotations"][OWNER].as_str().unwrap().contains("\"pid\":7"));
+        assert!(job["metadata"]["annotations"][OWNER_ANNOTATION].as_str().unwrap().contains("\"pid\":7"));
     }
 
     #[test]
     fn without_a_gate_the_image_keeps_what_was_not_replaced() {
-        let job = made(|_, pod| pod.arguments = vec!["a $(B)".into()], Gate::None);
+        let job = made(|_, pod| pod.arguments = vec!["a $(B)".into()], LauncherMount::None);
         let main = &job["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(main.get("command"), None);
         assert_eq!(main["args"][0], "a $$(B)", "nothing is expanded");
@@ -330,11 +350,11 @@ mod tests {
 
     #[test]
     fn with_a_gate_the_launcher_gets_the_command() {
-        let change = |_: &mut Spec, pod: &mut PodSpec| {
+        let change = |_: &mut RunSpec, pod: &mut PodSpec| {
             pod.entrypoint = Some(vec!["sh".into(), "-c".into()]);
             pod.arguments = vec!["true".into()];
         };
-        let job = made(change, Gate::Here(Path::new("/run/x")));
+        let job = made(change, LauncherMount::HostFolder(Path::new("/run/x")));
         let words = job["spec"]["template"]["spec"]["containers"][0]["command"].as_array().unwrap().clone();
         assert_eq!(words[0], "/.metier/launch");
         assert_eq!(words[4..], ["--", "sh", "-c", "true"].map(Value::from));
@@ -342,11 +362,11 @@ mod tests {
 
     #[test]
     fn a_carried_launcher_is_mounted_from_the_cluster_and_told_where_to_report() {
-        let change = |spec: &mut Spec, pod: &mut PodSpec| {
+        let change = |spec: &mut RunSpec, pod: &mut PodSpec| {
             (spec.grace, spec.linger) = (Duration::from_secs(2), Duration::from_secs(3));
             pod.entrypoint = Some(vec!["true".into()]);
         };
-        let job = made(change, Gate::Carried(&PodTransfer::default()));
+        let job = made(change, LauncherMount::ConfigMap(&PodTransfer::default()));
         let pod = &job["spec"]["template"]["spec"];
         let main = &pod["containers"][0];
         let mark = main["command"][6].as_str().unwrap();
@@ -379,14 +399,15 @@ mod tests {
             dataset: Some(dataset),
             within: Duration::from_secs(60),
         };
-        let job = made(|_, pod| pod.entrypoint = Some(vec!["true".into()]), Gate::Carried(&luggage));
+        let job =
+            made(|_, pod| pod.entrypoint = Some(vec!["true".into()]), LauncherMount::ConfigMap(&luggage));
         let pod = &job["spec"]["template"]["spec"];
         let until = ["/.metier/launch", "--until", "/.metier-dataset/done", "60000"];
         assert_eq!(pod["initContainers"][0]["command"], json!(until));
         let ears = ["/.metier/launch", "--ears", "/metrics", "sl", "0"];
         assert_eq!(pod["containers"][0]["command"], json!(ears));
         let main = &pod["containers"][1];
-        assert_eq!(main["name"], MAIN);
+        assert_eq!(main["name"], RUN_CONTAINER);
         assert_eq!(main["command"][5], "90000");
         assert!(main["command"][6].as_str().unwrap().ends_with("@/metrics"));
         let mounts = main["volumeMounts"].as_array().unwrap();
@@ -397,15 +418,15 @@ mod tests {
 
     #[test]
     fn place_limits_and_mounts_are_passed_on() {
-        let change = |spec: &mut Spec, pod: &mut PodSpec| {
+        let change = |spec: &mut RunSpec, pod: &mut PodSpec| {
             pod.node = Some("n1".into());
             pod.node_labels.insert("device".into(), "nx".into());
             spec.limits.cpu = Some(0.5);
             spec.limits.memory = Some(Bytes(1 << 26));
             spec.limits.gpus = Some(GpuCount::Count(1));
-            spec.mounts.push(Mount { source: "/a".into(), target: "/b".into(), read_only: true });
+            spec.mounts.push(BindMount { source: "/a".into(), target: "/b".into(), read_only: true });
         };
-        let job = made(change, Gate::None);
+        let job = made(change, LauncherMount::None);
         let pod = &job["spec"]["template"]["spec"];
         let main = &pod["containers"][0];
         assert_eq!(
@@ -421,8 +442,8 @@ mod tests {
 
     #[test]
     fn what_a_container_has_a_pod_has_in_the_words_of_a_cluster() {
-        let change = |_: &mut Spec, pod: &mut PodSpec| {
-            pod.confines = Confines {
+        let change = |_: &mut RunSpec, pod: &mut PodSpec| {
+            pod.confines = PodPrivileges {
                 host_network: true,
                 runtime: Some("nvidia".into()),
                 user: Some((1000, Some(44))),
@@ -430,11 +451,14 @@ mod tests {
                 capabilities: vec!["SYS_NICE".into()],
                 privileged: true,
                 shared_memory: Some(Bytes(1 << 26)),
-                labels: [("team".to_string(), "vision".to_string()), (RUN.to_string(), "mine".to_string())]
-                    .into(),
+                labels: [
+                    ("team".to_string(), "vision".to_string()),
+                    (RUN_LABEL.to_string(), "mine".to_string()),
+                ]
+                .into(),
             };
         };
-        let job = made(change, Gate::None);
+        let job = made(change, LauncherMount::None);
         let template = &job["spec"]["template"];
         let (pod, main) = (&template["spec"], &template["spec"]["containers"][0]);
         assert_eq!((&pod["hostNetwork"], &pod["runtimeClassName"]), (&json!(true), &json!("nvidia")));
@@ -451,9 +475,10 @@ mod tests {
         assert!(mounts.iter().any(|mount| mount["mountPath"] == "/dev/shm"));
         let labels = &template["metadata"]["labels"];
         assert_eq!(labels["team"], "vision");
-        assert_ne!(labels[RUN], "mine", "the pod is found by ours");
+        assert_ne!(labels[RUN_LABEL], "mine", "the pod is found by ours");
         assert_eq!(
-            made(|_, _| {}, Gate::None)["spec"]["template"]["spec"]["containers"][0].get("securityContext"),
+            made(|_, _| {}, LauncherMount::None)["spec"]["template"]["spec"]["containers"][0]
+                .get("securityContext"),
             None
         );
     }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metier_measure::Spec;
-use metier_types::PageCache;
+use metier_measure::RunSpec;
+use metier_types::PageCacheState;
 
 /// What goes to a pod on another machine beside the launcher, and what comes back from it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,7 +21,7 @@ pub struct PodTransfer {
 
 impl PodTransfer {
     /// Whether something is to be fetched at the end, so that the container has to be held for it.
-    pub fn holds(&self) -> bool {
+    pub fn holds_container(&self) -> bool {
         self.has_files || !self.ears.is_empty()
     }
 }
@@ -39,11 +39,11 @@ pub struct DatasetTransfer {
 
 impl DatasetTransfer {
     /// That of a specification, whose mount is then not one of the node's any more.
-    pub fn of(spec: &mut Spec) -> Option<Self> {
+    pub fn from_spec(spec: &mut RunSpec) -> Option<Self> {
         let path = spec.dataset_path.clone()?;
         let at = spec.mounts.iter().rposition(|mount| mount.source == path && mount.read_only)?;
         let target = spec.mounts.remove(at).target;
-        let is_cold = spec.dataset.as_ref().is_some_and(|dataset| dataset.page_cache == PageCache::Cold);
+        let is_cold = spec.dataset.as_ref().is_some_and(|dataset| dataset.page_cache == PageCacheState::Cold);
         Some(Self { path, target, is_cold })
     }
 }

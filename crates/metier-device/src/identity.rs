@@ -3,39 +3,43 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use metier_types::schema::Schema;
+use metier_types::schema::RecordSchema;
 use metier_types::{
-    Bytes, Cache, Cpu, Device, DeviceClass, DeviceId, Extra, Hertz, Missing, MissingFields, Timestamp,
+    Bytes, CpuCache, CpuDescription, Device, DeviceClass, DeviceId, ExtraFields, Hertz, MissingFields,
+    MissingReason, UtcTimestamp,
 };
 
 use crate::Error;
-use metier_linux::Roots;
-use metier_linux::file::{self, kib_field};
-use metier_linux::host::numbered;
+use metier_linux::KernelRoots;
+use metier_linux::host::numbered_folders;
+use metier_linux::kernel_file::{self, kib_field};
 use metier_store::{atomic_file, digest};
 
 /// Name of the file that stores a generated identity.
-const KEPT: &str = "device-id";
+const IDENTITY_FILE: &str = "device-id";
 
 /// Describes this device; `data` is the folder for a generated identity where the system has none.
-pub fn this(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
+pub fn identify_device(roots: &KernelRoots, data: Option<&Path>) -> Result<Device, Error> {
     let mut missing = MissingFields::new();
-    let id = identity(roots, data, &mut missing)?;
-    let kernel = file::text(roots.proc.join("sys/kernel/osrelease"));
-    let name = file::text(roots.proc.join("sys/kernel/hostname")).unwrap_or_else(|| "unnamed".into());
+    let id = device_id(roots, data, &mut missing)?;
+    let kernel = kernel_file::read_text(roots.proc.join("sys/kernel/osrelease"));
+    let name =
+        kernel_file::read_text(roots.proc.join("sys/kernel/hostname")).unwrap_or_else(|| "unnamed".into());
     let meminfo = std::fs::read_to_string(roots.proc.join("meminfo")).unwrap_or_default();
     let cpuinfo = std::fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
-    let product = product(roots);
+    let product = product_name(roots);
     if product.is_none() {
-        missing
-            .insert("product".into(), Missing::because("neither firmware tables nor a device tree name it"));
+        missing.insert(
+            "product".into(),
+            MissingReason::without_fix("neither firmware tables nor a device tree name it"),
+        );
     }
-    let cpu = cpu(roots, &cpuinfo, &mut missing);
+    let cpu = describe_cpu(roots, &cpuinfo, &mut missing);
     Ok(Device {
-        schema: Schema::new(),
+        schema: RecordSchema::new(),
         id,
         name,
-        class: class(roots, &cpuinfo),
+        class: device_class(roots, &cpuinfo),
         product,
         cpu,
         memory_bytes: kib_field(&meminfo, "MemTotal").map(Bytes),
@@ -44,22 +48,22 @@ pub fn this(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
         kernel,
         accelerators: Vec::new(),
         sensors: Vec::new(),
-        seen: Timestamp::now(),
+        seen: UtcTimestamp::now(),
         missing,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     })
 }
 
 /// Describes this device with its accelerators and sensors. This is slower, because it loads driver
 /// libraries.
-pub fn whole(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
-    let mut device = this(roots, data)?;
-    let gpus = crate::gpu::Gpus::find(roots, None);
+pub fn describe_device(roots: &KernelRoots, data: Option<&Path>) -> Result<Device, Error> {
+    let mut device = identify_device(roots, data)?;
+    let gpus = crate::gpu_meters::GpuMeters::find(roots, None);
     device.accelerators = gpus.names();
     if let Some(missing) = gpus.missing().filter(|_| device.accelerators.is_empty()) {
         device.missing.insert("accelerators".into(), missing);
     }
-    let meters = crate::sensors::Meters::open(roots);
+    let meters = crate::sensors::EnergyMeters::open(roots);
     device.sensors = meters.names();
     if let Some(missing) = meters.missing().filter(|_| device.sensors.is_empty()) {
         device.missing.insert("sensors".into(), missing);
@@ -74,9 +78,9 @@ pub fn whole(roots: &Roots, data: Option<&Path>) -> Result<Device, Error> {
 }
 
 /// The board's serial number; `None` if it is absent or all zeros, as on some boards.
-fn serial(roots: &Roots) -> Option<String> {
-    let number = file::text(roots.proc.join("device-tree/serial-number"))?;
-    let board = file::text(roots.proc.join("device-tree/model")).unwrap_or_default();
+fn board_serial(roots: &KernelRoots) -> Option<String> {
+    let number = kernel_file::read_text(roots.proc.join("device-tree/serial-number"))?;
+    let board = kernel_file::read_text(roots.proc.join("device-tree/model")).unwrap_or_default();
     let is_own = number.len() >= 8 && number.chars().any(|digit| digit != '0');
     is_own.then(|| format!("{board} {number}"))
 }
@@ -84,60 +88,65 @@ fn serial(roots: &Roots) -> Option<String> {
 /// An identity that persists over restarts and differs between machines. Boards use their serial
 /// number, because memory cards are copied together with their machine id. Serial number and
 /// machine id are never shown. They are hashed with an application name, as machine-id(5) requires.
-fn identity(roots: &Roots, data: Option<&Path>, missing: &mut MissingFields) -> Result<DeviceId, Error> {
-    let machine =
-        file::text(roots.etc.join("machine-id")).filter(|id| id.len() >= 16 && id != "uninitialized");
-    if let Some(source) = serial(roots).or(machine) {
-        return as_id(&format!("metier device {source}"));
+fn device_id(
+    roots: &KernelRoots,
+    data: Option<&Path>,
+    missing: &mut MissingFields,
+) -> Result<DeviceId, Error> {
+    let machine = kernel_file::read_text(roots.etc.join("machine-id"))
+        .filter(|id| id.len() >= 16 && id != "uninitialized");
+    if let Some(source) = board_serial(roots).or(machine) {
+        return hashed_device_id(&format!("metier device {source}"));
     }
     let Some(data) = data else {
         let reason = "no machine id and no folder to store one; the host name is used instead";
-        missing.insert("id".into(), Missing::fixable(reason, "systemd-machine-id-setup"));
-        return as_id(&format!(
+        missing.insert("id".into(), MissingReason::with_fix(reason, "systemd-machine-id-setup"));
+        return hashed_device_id(&format!(
             "metier host {}",
-            file::text(roots.proc.join("sys/kernel/hostname")).unwrap_or_default()
+            kernel_file::read_text(roots.proc.join("sys/kernel/hostname")).unwrap_or_default()
         ));
     };
-    let path = data.join(KEPT);
-    if let Some(kept) = file::text(&path).and_then(|text| text.parse().ok()) {
-        return Ok(kept);
+    let path = data.join(IDENTITY_FILE);
+    if let Some(device_id) = kernel_file::read_text(&path).and_then(|text| text.parse().ok()) {
+        return Ok(device_id);
     }
-    let fresh = as_id(&format!("metier random {}", metier_types::RunId::new()))?;
-    let kept = std::fs::create_dir_all(data).and_then(|()| keep(&path, fresh));
+    let fresh = hashed_device_id(&format!("metier random {}", metier_types::RunId::new()))?;
+    let kept = std::fs::create_dir_all(data).and_then(|()| write_identity(&path, fresh));
     kept.map_err(|reason| Error::System { doing: "cannot store the device's identity", reason })
 }
 
 /// Stores an identity atomically. If several programs start at once for the first time, all return
 /// the identity that was stored first.
-fn keep(path: &Path, fresh: DeviceId) -> std::io::Result<DeviceId> {
+fn write_identity(path: &Path, fresh: DeviceId) -> std::io::Result<DeviceId> {
     let line = format!("{fresh}\n");
-    if matches!(atomic_file::write_new(path, atomic_file::PUBLIC, line.as_bytes()), Ok(true)) {
+    if matches!(atomic_file::create_new_file(path, atomic_file::PUBLIC_FILE_MODE, line.as_bytes()), Ok(true))
+    {
         return Ok(fresh);
     }
-    if let Some(theirs) = file::text(path).and_then(|text| text.parse().ok()) {
+    if let Some(theirs) = kernel_file::read_text(path).and_then(|text| text.parse().ok()) {
         return Ok(theirs);
     }
     // The file system cannot create without replacing, or the existing file holds no identity.
-    atomic_file::write(path, atomic_file::PUBLIC, line.as_bytes())?;
+    atomic_file::replace_file(path, atomic_file::PUBLIC_FILE_MODE, line.as_bytes())?;
     Ok(fresh)
 }
 
-fn as_id(text: &str) -> Result<DeviceId, Error> {
-    let id = format!("device-{}", digest::of_bytes(text.as_bytes()).short());
+fn hashed_device_id(text: &str) -> Result<DeviceId, Error> {
+    let id = format!("device-{}", digest::digest_bytes(text.as_bytes()).short());
     id.parse().map_err(|_| Error::Value { field: "device id", got: id, want: "printable characters" })
 }
 
-fn product(roots: &Roots) -> Option<String> {
-    if let Some(board) = file::text(roots.proc.join("device-tree/model")) {
+fn product_name(roots: &KernelRoots) -> Option<String> {
+    if let Some(board) = kernel_file::read_text(roots.proc.join("device-tree/model")) {
         return Some(board);
     }
     let dmi = roots.sys.join("class/dmi/id");
     let words: Vec<String> =
-        ["sys_vendor", "product_name"].iter().filter_map(|f| file::text(dmi.join(f))).collect();
+        ["sys_vendor", "product_name"].iter().filter_map(|f| kernel_file::read_text(dmi.join(f))).collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-fn class(roots: &Roots, cpuinfo: &str) -> DeviceClass {
+fn device_class(roots: &KernelRoots, cpuinfo: &str) -> DeviceClass {
     let hypervisor = cpuinfo
         .lines()
         .any(|line| line.starts_with("flags") && line.split_whitespace().any(|w| w == "hypervisor"));
@@ -154,45 +163,45 @@ fn class(roots: &Roots, cpuinfo: &str) -> DeviceClass {
     }
 }
 
-fn cpu(roots: &Roots, cpuinfo: &str, missing: &mut MissingFields) -> Cpu {
+fn describe_cpu(roots: &KernelRoots, cpuinfo: &str, missing: &mut MissingFields) -> CpuDescription {
     let field = |key: &str| {
         let line =
             cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|name| name.trim() == key))?;
         line.split_once(':').map(|(_, value)| value.trim().to_string()).filter(|value| !value.is_empty())
     };
     let folder = roots.sys.join("devices/system/cpu");
-    let online: Vec<_> = numbered(&folder, "cpu").collect();
+    let online: Vec<_> = numbered_folders(&folder, "cpu").collect();
     let mut packages = BTreeSet::new();
     let mut cores = BTreeSet::new();
     for cpu in &online {
-        let package = file::text(cpu.join("topology/physical_package_id"));
-        if let (Some(package), Some(core)) = (package, file::text(cpu.join("topology/core_id"))) {
+        let package = kernel_file::read_text(cpu.join("topology/physical_package_id"));
+        if let (Some(package), Some(core)) = (package, kernel_file::read_text(cpu.join("topology/core_id"))) {
             cores.insert((package.clone(), core));
             packages.insert(package);
         }
     }
     let count = |set: usize| (set > 0).then_some(set as u32);
-    let max = file::number(folder.join("cpu0/cpufreq/cpuinfo_max_freq"));
+    let max = kernel_file::read_number(folder.join("cpu0/cpufreq/cpuinfo_max_freq"));
     if max.is_none() {
         let reason = "the host shows no frequency scaling (usual in virtual machines)";
-        missing.insert("cpu.max_frequency_hertz".into(), Missing::because(reason));
+        missing.insert("cpu.max_frequency_hertz".into(), MissingReason::without_fix(reason));
     }
     let threads = std::thread::available_parallelism().map_or(online.len().max(1), std::num::NonZero::get);
     let first = folder.join("cpu0/cache");
-    let caches = numbered(&first, "index")
+    let caches = numbered_folders(&first, "index")
         .filter_map(|index| {
-            let size = file::text(index.join("size"))?;
+            let size = kernel_file::read_text(index.join("size"))?;
             let kib: u64 = size.strip_suffix('K')?.parse().ok()?;
-            let level = file::number(index.join("level"))? as u32;
-            Some(Cache {
+            let level = kernel_file::read_number(index.join("level"))? as u32;
+            Some(CpuCache {
                 level,
-                kind: file::text(index.join("type"))?,
+                kind: kernel_file::read_text(index.join("type"))?,
                 size_bytes: Bytes(kib * 1024),
-                extra: Extra::new(),
+                extra: ExtraFields::new(),
             })
         })
         .collect();
-    Cpu {
+    CpuDescription {
         model: field("model name").or_else(|| field("Model")).or_else(|| field("Hardware")),
         architecture: std::env::consts::ARCH.to_string(),
         sockets: count(packages.len()),
@@ -200,11 +209,11 @@ fn cpu(roots: &Roots, cpuinfo: &str, missing: &mut MissingFields) -> Cpu {
         threads: threads as u32,
         max_frequency_hertz: max.map(|khz| Hertz(khz as f64 * 1e3)),
         caches,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     }
 }
 
-fn os_name(roots: &Roots) -> Option<String> {
+fn os_name(roots: &KernelRoots) -> Option<String> {
     let text = std::fs::read_to_string(roots.etc.join("os-release")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(value.trim_matches('"').to_string())
@@ -216,8 +225,9 @@ mod tests {
 
     use super::*;
 
-    fn roots(folder: &Path) -> Roots {
-        let roots = Roots { proc: folder.join("proc"), sys: folder.join("sys"), etc: folder.join("etc") };
+    fn roots(folder: &Path) -> KernelRoots {
+        let roots =
+            KernelRoots { proc: folder.join("proc"), sys: folder.join("sys"), etc: folder.join("etc") };
         for path in [&roots.proc, &roots.sys, &roots.etc] {
             fs::create_dir_all(path).unwrap();
         }
@@ -229,11 +239,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let roots = roots(folder.path());
         fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda4\n").unwrap();
-        let first = this(&roots, None).unwrap().id;
-        assert_eq!(this(&roots, None).unwrap().id, first);
+        let first = identify_device(&roots, None).unwrap().id;
+        assert_eq!(identify_device(&roots, None).unwrap().id, first);
         assert!(!first.as_str().contains("3d1219"));
         fs::write(roots.etc.join("machine-id"), "3d1219c7c4c5404aaa1f6d2a48adfda5\n").unwrap();
-        assert_ne!(this(&roots, None).unwrap().id, first);
+        assert_ne!(identify_device(&roots, None).unwrap().id, first);
     }
 
     #[test]
@@ -246,7 +256,7 @@ mod tests {
         fs::write(tree.join("model"), "Raspberry Pi 4 Model B Rev 1.4\0").unwrap();
         let with = |serial: &str| {
             fs::write(tree.join("serial-number"), format!("{serial}\0")).unwrap();
-            this(&roots, None).unwrap().id
+            identify_device(&roots, None).unwrap().id
         };
         let first = with("10000000a3b4c5d6");
         assert_ne!(with("10000000a3b4c5d7"), first);
@@ -264,9 +274,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let roots = roots(folder.path());
         let data = folder.path().join("data");
-        let first = this(&roots, Some(&data)).unwrap().id;
-        assert_eq!(this(&roots, Some(&data)).unwrap().id, first);
-        assert_ne!(this(&roots, Some(&folder.path().join("other"))).unwrap().id, first);
+        let first = identify_device(&roots, Some(&data)).unwrap().id;
+        assert_eq!(identify_device(&roots, Some(&data)).unwrap().id, first);
+        assert_ne!(identify_device(&roots, Some(&folder.path().join("other"))).unwrap().id, first);
     }
 
     #[test]
@@ -278,7 +288,7 @@ mod tests {
             let ids: Vec<DeviceId> = std::thread::scope(|scope| {
                 let one = || {
                     start.wait();
-                    this(&roots, Some(&data)).unwrap().id
+                    identify_device(&roots, Some(&data)).unwrap().id
                 };
                 let threads: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -287,10 +297,10 @@ mod tests {
             assert_eq!(fs::read_dir(&data).unwrap().count(), 1, "only the identity is kept");
         }
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(KEPT), "").unwrap();
+        fs::write(folder.path().join(IDENTITY_FILE), "").unwrap();
         let roots = roots(folder.path());
-        let id = this(&roots, Some(folder.path())).unwrap().id;
-        assert_eq!(this(&roots, Some(folder.path())).unwrap().id, id, "an empty file is replaced");
+        let id = identify_device(&roots, Some(folder.path())).unwrap().id;
+        assert_eq!(identify_device(&roots, Some(folder.path())).unwrap().id, id, "an empty file is replaced");
     }
 
     #[test]
@@ -299,7 +309,7 @@ mod tests {
         let roots = roots(folder.path());
         fs::create_dir_all(roots.proc.join("device-tree")).unwrap();
         fs::write(roots.proc.join("device-tree/model"), "Raspberry Pi 4 Model B Rev 1.4\0").unwrap();
-        let device = this(&roots, None).unwrap();
+        let device = identify_device(&roots, None).unwrap();
         assert_eq!(device.product.as_deref(), Some("Raspberry Pi 4 Model B Rev 1.4"));
         if !Path::new("/.dockerenv").exists() && !Path::new("/run/.containerenv").exists() {
             assert_eq!(device.class, DeviceClass::Board);

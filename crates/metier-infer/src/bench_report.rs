@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use metier_onnx::{Analysis, DataType};
-use metier_types::{Bytes, Digest, Joules, Run, Seconds};
+use metier_onnx::{DataType, GraphAnalysis};
+use metier_types::{Bytes, ContentDigest, Joules, Run, Seconds};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::job::Outcome;
-use crate::{Difference, Spent, Tensor, shares};
+use crate::inference_job::InferenceOutcome;
+use crate::{InferenceTime, NamedTensor, OutputDifference, match_operators};
 
 /// What running a graph here took.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub struct BenchedGraph {
     /// Its file.
     pub file: String,
     /// SHA-256 of its content.
-    pub digest: Digest,
+    pub digest: ContentDigest,
     /// Real numbers among its weights.
     pub parameters: u64,
     /// Multiply-adds of one inference, as far as they are known.
@@ -150,12 +150,12 @@ pub struct RuntimeComparison {
     /// Whether all outputs do.
     pub agrees: bool,
     /// How far each is apart.
-    pub outputs: Vec<Difference>,
+    pub outputs: Vec<OutputDifference>,
 }
 
 impl RuntimeComparison {
     /// Of the first two.
-    pub fn of(results: &[RuntimeTimes], outputs: Vec<Difference>) -> Option<Self> {
+    pub fn of(results: &[RuntimeTimes], outputs: Vec<OutputDifference>) -> Option<Self> {
         let [first, second, ..] = results else { return None };
         let time_ratio = first.median_seconds.get() / second.median_seconds.get();
         Some(Self { time_ratio, agrees: outputs.iter().all(|output| output.agrees), outputs })
@@ -188,13 +188,13 @@ impl BenchReport {
     /// Nothing was run yet.
     pub fn new(
         path: &Path,
-        digest: Digest,
-        analysis: &Analysis,
-        made: &[Tensor],
+        digest: ContentDigest,
+        analysis: &GraphAnalysis,
+        made: &[NamedTensor],
         threads: usize,
         notes: Vec<String>,
     ) -> Self {
-        let input = |tensor: &Tensor| BenchInput {
+        let input = |tensor: &NamedTensor| BenchInput {
             name: tensor.name.clone(),
             data_type: tensor.values.data_type(),
             shape: tensor.shape.clone(),
@@ -228,14 +228,14 @@ impl BenchReport {
         &mut self,
         runtime: &'static str,
         records: &[Run],
-        outcome: &Outcome,
-        analysis: &Analysis,
+        outcome: &InferenceOutcome,
+        analysis: &GraphAnalysis,
         is_kept: bool,
     ) {
         let (Some(load), Some(first), Some(run)) = (outcome.load, outcome.first, records.last()) else {
             return;
         };
-        let sorted = |of: fn(&Spent) -> f64| {
+        let sorted = |of: fn(&InferenceTime) -> f64| {
             let mut all: Vec<f64> = outcome.runs.iter().map(of).collect();
             all.sort_by(f64::total_cmp);
             all
@@ -260,11 +260,9 @@ impl BenchReport {
             first_seconds: first.wall,
             cold_start_seconds: Seconds(quantile(&cold, 0.5)),
             cold_starts_seconds,
-            page_cache: run
-                .context
-                .dataset
-                .as_ref()
-                .and_then(|one| Some(serde_json::to_value(one.page_cache).ok()?.as_str()?.to_string())),
+            page_cache: run.context.dataset.as_ref().and_then(|dataset_use| {
+                Some(serde_json::to_value(dataset_use.page_cache).ok()?.as_str()?.to_string())
+            }),
             inferences: outcome.inferences,
             median_seconds: median,
             quartile_seconds: [at(0.25), at(0.75)],
@@ -285,23 +283,23 @@ impl BenchReport {
     }
 }
 
-fn operators(outcome: &Outcome, analysis: &Analysis) -> Vec<OperatorShare> {
-    let whole: f64 = outcome.operators.iter().map(|one| one.seconds).sum();
-    let shares = shares(analysis, &outcome.operators);
+fn operators(outcome: &InferenceOutcome, analysis: &GraphAnalysis) -> Vec<OperatorShare> {
+    let whole: f64 = outcome.operators.iter().map(|time| time.seconds).sum();
+    let shares = match_operators(analysis, &outcome.operators);
     let mut all: Vec<OperatorShare> = outcome
         .operators
         .iter()
         .zip(shares)
-        .map(|(one, share)| OperatorShare {
-            name: one.name.clone(),
-            kind: one.kind.clone(),
-            seconds: Seconds(one.seconds),
-            share: if whole > 0.0 { one.seconds / whole } else { 0.0 },
+        .map(|(time, share)| OperatorShare {
+            name: time.name.clone(),
+            kind: time.kind.clone(),
+            seconds: Seconds(time.seconds),
+            share: if whole > 0.0 { time.seconds / whole } else { 0.0 },
             multiply_adds: share.multiply_adds,
             multiply_adds_per_second: share
                 .multiply_adds
-                .filter(|cost| *cost > 0 && one.seconds > 0.0)
-                .map(|cost| cost as f64 / one.seconds),
+                .filter(|cost| *cost > 0 && time.seconds > 0.0)
+                .map(|cost| cost as f64 / time.seconds),
             covers: share.operators,
         })
         .collect();

@@ -1,8 +1,8 @@
 //! Runs ONNX graphs in this process, and times them.
 //!
-//! [`Runtime`] is an [`Engine`] initialised once with a number of threads; loading graphs into it
-//! is cheap. A [`Loaded`] graph gets its inputs once and can run repeatedly. [`time`] follows a
-//! [`Plan`]: load, first inference, warm-up, repeats, operator times, outputs. [`inputs`] creates
+//! [`EngineRuntime`] is an [`InferenceEngine`] initialised once with a number of threads; loading graphs into it
+//! is cheap. A [`LoadedGraph`] graph gets its inputs once and can run repeatedly. [`time_graph`] follows a
+//! [`TimingPlan`]: load, first inference, warm-up, repeats, operator times, outputs. [`prepare_inputs`] creates
 //! tensors that fit a graph's declarations.
 //!
 //! There are two engines: `rten`, built in and pure Rust, and ONNX Runtime, if its library is on
@@ -13,24 +13,24 @@
 //! Reads only files with a given path, and prints nothing.
 
 mod bench_report;
-mod difference;
+mod engine;
 mod error;
-pub mod inputs;
-pub mod job;
+pub mod graph_inputs;
+mod graph_timing;
+pub mod inference_job;
 pub mod library;
-mod loaded;
 pub mod memory;
 pub mod npy;
 mod onnxruntime;
-mod operators;
+mod operator_times;
+mod output_difference;
 mod rten;
 pub mod tensor;
-mod timing;
 
 pub use bench_report::{BenchReport, RuntimeComparison, RuntimeTimes};
-pub use difference::{Difference, differences};
+pub use engine::{EngineRuntime, GraphSource, InferenceEngine, LoadedGraph, MAX_THREADS};
 pub use error::Error;
-pub use loaded::{Engine, Loaded, MOST_THREADS, Runtime, Source};
-pub use operators::{OperatorTime, Share, shares};
-pub use tensor::{Tensor, Values};
-pub use timing::{MOST_RUNS, Plan, Spent, Step, Timing, time};
+pub use graph_timing::{GraphTiming, InferenceTime, MAX_RUNS, TimingPlan, TimingStep, time_graph};
+pub use operator_times::{EngineOperatorTime, OperatorTimeShare, match_operators};
+pub use output_difference::{OutputDifference, compare_outputs};
+pub use tensor::{NamedTensor, TensorValues};

@@ -7,28 +7,28 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Variables that name the library; metier's own comes first.
-pub const VARIABLES: [&str; 2] = ["METIER_ONNXRUNTIME", "ORT_DYLIB_PATH"];
+pub const LIBRARY_VARIABLES: [&str; 2] = ["METIER_ONNXRUNTIME", "ORT_DYLIB_PATH"];
 
 /// How to provide a missing library.
 pub const FIX: &str = "install it (`pip install onnxruntime` contains it), or name its file with --onnxruntime or METIER_ONNXRUNTIME";
 
 /// Largest number of folder entries read.
-const MOST: usize = 100_000;
+const MAX_FOLDER_ENTRIES: usize = 100_000;
 
 /// Path of the library: the user's choice, else a variable's, else the newest in the first default
 /// folder with one.
-pub fn find(given: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+pub fn find_library(given: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(given) = given {
         return Some(given.to_path_buf());
     }
-    let named = VARIABLES.iter().filter_map(|name| variable(name)).find(|value| !value.is_empty());
+    let named = LIBRARY_VARIABLES.iter().filter_map(|name| variable(name)).find(|value| !value.is_empty());
     if let Some(named) = named {
         return Some(named.into());
     }
-    folders(variable).iter().find_map(|folder| newest(folder))
+    search_folders(variable).iter().find_map(|folder| newest_library(folder))
 }
 
-fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+fn search_folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = variable("LD_LIBRARY_PATH")
         .map(|paths| std::env::split_paths(&paths).filter(|path| path.is_absolute()).collect())
         .unwrap_or_default();
@@ -42,7 +42,8 @@ fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     pythons.extend(variable("HOME").map(|folder| PathBuf::from(folder).join(".local/lib")));
     pythons.extend(["/usr/local/lib", "/usr/lib"].map(PathBuf::from));
     for folder in pythons {
-        let mut versions: Vec<PathBuf> = entries(&folder).filter(|path| is_named(path, "python3")).collect();
+        let mut versions: Vec<PathBuf> =
+            list_folder(&folder).filter(|path| is_named(path, "python3")).collect();
         versions.sort();
         for version in versions.into_iter().rev() {
             for packages in ["site-packages", "dist-packages"] {
@@ -53,8 +54,13 @@ fn folders(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     all
 }
 
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    std::fs::read_dir(folder).into_iter().flatten().take(MOST).flatten().map(|entry| entry.path())
+fn list_folder(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .take(MAX_FOLDER_ENTRIES)
+        .flatten()
+        .map(|entry| entry.path())
 }
 
 fn is_named(path: &Path, begin: &str) -> bool {
@@ -62,12 +68,12 @@ fn is_named(path: &Path, begin: &str) -> bool {
 }
 
 /// The library with the highest version in a folder.
-fn newest(folder: &Path) -> Option<PathBuf> {
+fn newest_library(folder: &Path) -> Option<PathBuf> {
     let version = |path: &Path| -> Option<Vec<u32>> {
         let name = path.file_name()?.to_str()?.strip_prefix("libonnxruntime.so")?;
         name.split('.').skip(1).map(|part| part.parse().ok()).collect()
     };
-    let found = entries(folder).filter_map(|path| Some((version(&path)?, path)));
+    let found = list_folder(folder).filter_map(|path| Some((version(&path)?, path)));
     found.filter(|(_, path)| path.is_file()).max().map(|(_, path)| path)
 }
 
@@ -86,12 +92,12 @@ mod tests {
             std::fs::write(capi.join(name), "").unwrap();
         }
         let venv = |name: &str| (name == "VIRTUAL_ENV").then(|| home.clone().into_os_string());
-        let all = folders(venv);
+        let all = search_folders(venv);
         assert!(all.contains(&capi), "{all:?}");
-        assert_eq!(newest(&capi), Some(capi.join("libonnxruntime.so.1.31.1")));
+        assert_eq!(newest_library(&capi), Some(capi.join("libonnxruntime.so.1.31.1")));
         let named = |name: &str| (name == "ORT_DYLIB_PATH").then(|| OsString::from("/x/y.so"));
-        assert_eq!(find(None, named), Some("/x/y.so".into()));
-        assert_eq!(find(Some(Path::new("/z.so")), named), Some("/z.so".into()));
+        assert_eq!(find_library(None, named), Some("/x/y.so".into()));
+        assert_eq!(find_library(Some(Path::new("/z.so")), named), Some("/z.so".into()));
         std::fs::remove_dir_all(&home).unwrap();
     }
 }

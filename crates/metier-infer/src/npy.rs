@@ -5,27 +5,27 @@
 
 use std::path::Path;
 
-use crate::{Error, Tensor, Values};
+use crate::{Error, NamedTensor, TensorValues};
 
 /// Largest file that is read, in bytes.
-pub const MOST: u64 = 4 << 30;
+pub const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-pub fn read(name: &str, path: &Path) -> Result<Tensor, Error> {
+pub fn read_npy(name: &str, path: &Path) -> Result<NamedTensor, Error> {
     let failed = |source: std::io::Error| Error::Read { path: path.to_path_buf(), source };
     let size = std::fs::metadata(path).map_err(failed)?.len();
     let misfit =
         |got: String, want: &str| Error::Input { name: name.to_string(), got, want: want.to_string() };
-    if size > MOST {
+    if size > MAX_FILE_BYTES {
         return Err(misfit(format!("a file of {size} bytes"), "one of at most 4 GiB"));
     }
     let bytes = std::fs::read(path).map_err(failed)?;
-    parse(name, &bytes).ok_or_else(|| {
+    parse_npy(name, &bytes).ok_or_else(|| {
         misfit(path.display().to_string(), "a NumPy file (.npy) of little-endian numbers in C order")
     })
 }
 
-fn parse(name: &str, bytes: &[u8]) -> Option<Tensor> {
+fn parse_npy(name: &str, bytes: &[u8]) -> Option<NamedTensor> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (length, start): (usize, usize) = match rest.first()? {
         1 => (usize::from(u16::from_le_bytes(rest.get(2..4)?.try_into().ok()?)), 4),
@@ -49,7 +49,7 @@ fn parse(name: &str, bytes: &[u8]) -> Option<Tensor> {
             if !rest.is_empty() {
                 return None;
             }
-            Values::$variant(chunks.iter().map(|chunk| <$type>::from_le_bytes(*chunk)).collect())
+            TensorValues::$variant(chunks.iter().map(|chunk| <$type>::from_le_bytes(*chunk)).collect())
         }};
     }
     let values = match kind {
@@ -63,14 +63,14 @@ fn parse(name: &str, bytes: &[u8]) -> Option<Tensor> {
         "<u2" => list!(Uint16, u16),
         "<u4" => list!(Uint32, u32),
         "<u8" => list!(Uint64, u64),
-        "|b1" => Values::Bool(content.iter().map(|byte| *byte != 0).collect()),
+        "|b1" => TensorValues::Bool(content.iter().map(|byte| *byte != 0).collect()),
         _ => return None,
     };
-    (values.len() == count).then(|| Tensor { name: name.to_string(), shape, values })
+    (values.len() == count).then(|| NamedTensor { name: name.to_string(), shape, values })
 }
 
 /// Encodes a tensor as a file.
-pub fn bytes(tensor: &Tensor) -> Vec<u8> {
+pub fn encode_npy(tensor: &NamedTensor) -> Vec<u8> {
     let mut content = Vec::new();
     macro_rules! list {
         ($list:expr, $kind:expr) => {{
@@ -79,18 +79,18 @@ pub fn bytes(tensor: &Tensor) -> Vec<u8> {
         }};
     }
     let kind = match &tensor.values {
-        Values::Float(list) => list!(list, "<f4"),
-        Values::Double(list) => list!(list, "<f8"),
-        Values::Int8(list) => list!(list, "|i1"),
-        Values::Int16(list) => list!(list, "<i2"),
-        Values::Int32(list) => list!(list, "<i4"),
-        Values::Int64(list) => list!(list, "<i8"),
-        Values::Uint8(list) => list!(list, "|u1"),
-        Values::Uint16(list) => list!(list, "<u2"),
-        Values::Uint32(list) => list!(list, "<u4"),
-        Values::Uint64(list) => list!(list, "<u8"),
-        Values::Bool(list) => {
-            content.extend(list.iter().map(|one| u8::from(*one)));
+        TensorValues::Float(list) => list!(list, "<f4"),
+        TensorValues::Double(list) => list!(list, "<f8"),
+        TensorValues::Int8(list) => list!(list, "|i1"),
+        TensorValues::Int16(list) => list!(list, "<i2"),
+        TensorValues::Int32(list) => list!(list, "<i4"),
+        TensorValues::Int64(list) => list!(list, "<i8"),
+        TensorValues::Uint8(list) => list!(list, "|u1"),
+        TensorValues::Uint16(list) => list!(list, "<u2"),
+        TensorValues::Uint32(list) => list!(list, "<u4"),
+        TensorValues::Uint64(list) => list!(list, "<u8"),
+        TensorValues::Bool(list) => {
+            content.extend(list.iter().map(|flag| u8::from(*flag)));
             "|b1"
         }
     };
@@ -112,17 +112,17 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_what_is_cut_is_refused() {
         let tensors = [
-            Tensor { name: "a".into(), shape: vec![2, 3], values: Values::Float(vec![1.5; 6]) },
-            Tensor { name: "a".into(), shape: vec![], values: Values::Int64(vec![-7]) },
-            Tensor { name: "a".into(), shape: vec![2], values: Values::Bool(vec![true, false]) },
+            NamedTensor { name: "a".into(), shape: vec![2, 3], values: TensorValues::Float(vec![1.5; 6]) },
+            NamedTensor { name: "a".into(), shape: vec![], values: TensorValues::Int64(vec![-7]) },
+            NamedTensor { name: "a".into(), shape: vec![2], values: TensorValues::Bool(vec![true, false]) },
         ];
         for tensor in tensors {
-            let file = bytes(&tensor);
-            assert_eq!(parse("a", &file), Some(tensor));
+            let file = encode_npy(&tensor);
+            assert_eq!(parse_npy("a", &file), Some(tensor));
             for end in 0..file.len() {
-                assert_eq!(parse("a", &file[..end]), None, "cut at {end}");
+                assert_eq!(parse_npy("a", &file[..end]), None, "cut at {end}");
             }
         }
-        assert_eq!(parse("a", b"\x93NUMPY\x01\x00\xff\xff"), None);
+        assert_eq!(parse_npy("a", b"\x93NUMPY\x01\x00\xff\xff"), None);
     }
 }

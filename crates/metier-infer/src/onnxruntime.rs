@@ -15,30 +15,30 @@ use ort::logging::LogLevel;
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, Tensor as OrtTensor, TensorElementType, ValueType};
 
-use crate::operators::{OperatorTime, medians};
-use crate::{Error, Source, Tensor, Values};
+use crate::operator_times::{EngineOperatorTime, median_times};
+use crate::{Error, GraphSource, NamedTensor, TensorValues};
 
-const NAME: &str = "onnxruntime";
+const ENGINE_NAME: &str = "onnxruntime";
 
 /// The library of this process and its environment.
-static OPEN: Mutex<Option<(PathBuf, Environment)>> = Mutex::new(None);
+static OPEN_LIBRARY: Mutex<Option<(PathBuf, Environment)>> = Mutex::new(None);
 
 /// The library with a number of threads.
-pub(crate) struct Opened {
+pub(crate) struct OrtLibrary {
     environment: Environment,
     threads: usize,
 }
 
-impl std::fmt::Debug for Opened {
+impl std::fmt::Debug for OrtLibrary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Opened").field("threads", &self.threads).finish_non_exhaustive()
     }
 }
 
-impl Opened {
+impl OrtLibrary {
     pub(crate) fn new(library: &Path, threads: usize) -> Result<Self, Error> {
         let failed = |why: String| Error::Library { path: library.to_path_buf(), why };
-        let mut open = OPEN.lock_unpoisoned();
+        let mut open = OPEN_LIBRARY.lock_unpoisoned();
         if let Some((other, environment)) = open.as_ref() {
             return match other == library {
                 true => Ok(Self { environment: environment.clone(), threads }),
@@ -51,56 +51,58 @@ impl Opened {
         Ok(Self { environment, threads })
     }
 
-    pub(crate) fn load(&self, source: Source<'_>) -> Result<Graph, Error> {
-        let kept = match source {
-            Source::File(path) => Kept::File(path.to_path_buf()),
-            Source::Bytes(bytes) => Kept::Bytes(bytes.to_vec()),
+    pub(crate) fn load(&self, source: GraphSource<'_>) -> Result<OrtGraph, Error> {
+        let ort_graph_source = match source {
+            GraphSource::File(path) => OrtGraphSource::File(path.to_path_buf()),
+            GraphSource::Bytes(bytes) => OrtGraphSource::Bytes(bytes.to_vec()),
         };
-        let session = self.session(&kept, None)?;
+        let session = self.create_session(&ort_graph_source, None)?;
         let opened = Self { environment: self.environment.clone(), threads: self.threads };
-        Ok(Graph { opened, session, kept, given: Vec::new() })
+        Ok(OrtGraph { opened, session, source: ort_graph_source, given: Vec::new() })
     }
 
-    fn session(&self, kept: &Kept, profile: Option<&Path>) -> Result<Session, Error> {
-        let mut builder = Session::builder(&self.environment).map_err(loading)?;
-        builder = builder.with_intra_threads(self.threads).map_err(loading)?;
-        builder = builder.with_inter_threads(1).map_err(loading)?;
-        builder = builder.with_log_level(LogLevel::Fatal).map_err(loading)?;
+    fn create_session(&self, source: &OrtGraphSource, profile: Option<&Path>) -> Result<Session, Error> {
+        let mut builder = Session::builder(&self.environment).map_err(load_error)?;
+        builder = builder.with_intra_threads(self.threads).map_err(load_error)?;
+        builder = builder.with_inter_threads(1).map_err(load_error)?;
+        builder = builder.with_log_level(LogLevel::Fatal).map_err(load_error)?;
         if let Some(folder) = profile {
-            builder = builder.with_profiling(folder.join("profile")).map_err(loading)?;
-            builder = builder.with_optimized_model_path(folder.join(profile::GRAPH)).map_err(loading)?;
+            builder = builder.with_profiling(folder.join("profile")).map_err(load_error)?;
+            builder = builder
+                .with_optimized_model_path(folder.join(profile::OPTIMISED_GRAPH_FILE))
+                .map_err(load_error)?;
         }
-        match kept {
-            Kept::File(path) => builder.commit_from_file(path).map_err(loading),
-            Kept::Bytes(bytes) => builder.commit_from_memory(bytes).map_err(loading),
+        match source {
+            OrtGraphSource::File(path) => builder.commit_from_file(path).map_err(load_error),
+            OrtGraphSource::Bytes(bytes) => builder.commit_from_memory(bytes).map_err(load_error),
         }
     }
 }
 
 /// Source of the graph, for further sessions.
-enum Kept {
+enum OrtGraphSource {
     File(PathBuf),
     Bytes(Vec<u8>),
 }
 
-fn loading<R>(error: ort::Error<R>) -> Error {
-    Error::Load { engine: NAME, why: error.to_string() }
+fn load_error<R>(error: ort::Error<R>) -> Error {
+    Error::Load { engine: ENGINE_NAME, why: error.to_string() }
 }
 
-fn running(error: ort::Error) -> Error {
-    Error::Run { engine: NAME, why: error.to_string() }
+fn run_error(error: ort::Error) -> Error {
+    Error::Run { engine: ENGINE_NAME, why: error.to_string() }
 }
 
 /// A graph and its inputs.
-pub(crate) struct Graph {
-    opened: Opened,
+pub(crate) struct OrtGraph {
+    opened: OrtLibrary,
     session: Session,
-    kept: Kept,
+    source: OrtGraphSource,
     given: Vec<(String, DynValue)>,
 }
 
-impl Graph {
-    pub(crate) fn give(&mut self, inputs: &[Tensor]) -> Result<(), Error> {
+impl OrtGraph {
+    pub(crate) fn set_inputs(&mut self, inputs: &[NamedTensor]) -> Result<(), Error> {
         let known: Vec<&str> = self.session.inputs().iter().map(|input| input.name()).collect();
         for input in inputs {
             if !known.contains(&input.name.as_str()) {
@@ -110,51 +112,51 @@ impl Graph {
         }
         self.given = inputs
             .iter()
-            .map(|input| Ok((input.name.clone(), value(input)?)))
+            .map(|input| Ok((input.name.clone(), to_engine_value(input)?)))
             .collect::<Result<_, Error>>()?;
         Ok(())
     }
 
     /// Runs a session on the inputs; `with` reads the outputs before they are freed.
-    fn run_in<T>(
+    fn run_session<T>(
         session: &mut Session,
         given: &[(String, DynValue)],
         with: impl FnOnce(&ort::session::SessionOutputs<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let inputs: Vec<(&str, SessionInputValue<'_>)> =
             given.iter().map(|(name, value)| (name.as_str(), value.into())).collect();
-        let outputs = session.run(inputs).map_err(running)?;
+        let outputs = session.run(inputs).map_err(run_error)?;
         with(&outputs)
     }
 
     pub(crate) fn run(&mut self) -> Result<(), Error> {
-        Self::run_in(&mut self.session, &self.given, |_| Ok(()))
+        Self::run_session(&mut self.session, &self.given, |_| Ok(()))
     }
 
-    pub(crate) fn outputs(&mut self) -> Result<Vec<Tensor>, Error> {
-        Self::run_in(&mut self.session, &self.given, |outputs| {
-            outputs.iter().map(|(name, value)| tensor(name, &value)).collect()
+    pub(crate) fn run_for_outputs(&mut self) -> Result<Vec<NamedTensor>, Error> {
+        Self::run_session(&mut self.session, &self.given, |outputs| {
+            outputs.iter().map(|(name, value)| from_engine_value(name, &value)).collect()
         })
     }
 
-    pub(crate) fn operators(&mut self, runs: usize) -> Result<Vec<OperatorTime>, Error> {
-        let folder = profile::Folder::new()?;
-        let mut session = self.opened.session(&self.kept, Some(folder.path()))?;
+    pub(crate) fn time_operators(&mut self, runs: usize) -> Result<Vec<EngineOperatorTime>, Error> {
+        let folder = profile::ProfileFolder::new()?;
+        let mut session = self.opened.create_session(&self.source, Some(folder.path()))?;
         // The first run is a warm-up.
         for _ in 0..=runs {
-            Self::run_in(&mut session, &self.given, |_| Ok(()))?;
+            Self::run_session(&mut session, &self.given, |_| Ok(()))?;
         }
-        let file = session.end_profiling().map_err(running)?;
-        let mut looks = folder.read(Path::new(&file))?;
+        let file = session.end_profiling().map_err(run_error)?;
+        let mut looks = folder.read_profile(Path::new(&file))?;
         if looks.len() > 1 {
             looks.remove(0);
         }
-        Ok(medians(looks))
+        Ok(median_times(looks))
     }
 }
 
 /// Converts an input to the engine's type.
-fn value(input: &Tensor) -> Result<DynValue, Error> {
+fn to_engine_value(input: &NamedTensor) -> Result<DynValue, Error> {
     let misfit = |got: String, want: String| Error::Input { name: input.name.clone(), got, want };
     let count: usize = input.shape.iter().product();
     if count != input.values.len() {
@@ -168,31 +170,34 @@ fn value(input: &Tensor) -> Result<DynValue, Error> {
         };
     }
     let made = match &input.values {
-        Values::Float(list) => of!(list),
-        Values::Double(list) => of!(list),
-        Values::Int8(list) => of!(list),
-        Values::Int16(list) => of!(list),
-        Values::Int32(list) => of!(list),
-        Values::Int64(list) => of!(list),
-        Values::Uint8(list) => of!(list),
-        Values::Uint16(list) => of!(list),
-        Values::Uint32(list) => of!(list),
-        Values::Uint64(list) => of!(list),
-        Values::Bool(list) => of!(list),
+        TensorValues::Float(list) => of!(list),
+        TensorValues::Double(list) => of!(list),
+        TensorValues::Int8(list) => of!(list),
+        TensorValues::Int16(list) => of!(list),
+        TensorValues::Int32(list) => of!(list),
+        TensorValues::Int64(list) => of!(list),
+        TensorValues::Uint8(list) => of!(list),
+        TensorValues::Uint16(list) => of!(list),
+        TensorValues::Uint32(list) => of!(list),
+        TensorValues::Uint64(list) => of!(list),
+        TensorValues::Bool(list) => of!(list),
     };
     made.map_err(|error| misfit(error.to_string(), "a tensor".to_string()))
 }
 
 /// Converts an output from the engine's type.
-fn tensor(name: &str, value: &DynValue) -> Result<Tensor, Error> {
+fn from_engine_value(name: &str, value: &DynValue) -> Result<NamedTensor, Error> {
     let ValueType::Tensor { ty, .. } = value.dtype() else {
         let why = format!("output {name:?} is a {}, not a tensor", value.dtype());
-        return Err(Error::Run { engine: NAME, why });
+        return Err(Error::Run { engine: ENGINE_NAME, why });
     };
     macro_rules! of {
         ($variant:ident, $type:ty) => {{
-            let (shape, list) = value.try_extract_tensor::<$type>().map_err(running)?;
-            (shape.iter().map(|size| (*size).max(0) as usize).collect(), Values::$variant(list.to_vec()))
+            let (shape, list) = value.try_extract_tensor::<$type>().map_err(run_error)?;
+            (
+                shape.iter().map(|size| (*size).max(0) as usize).collect(),
+                TensorValues::$variant(list.to_vec()),
+            )
         }};
     }
     let (shape, values) = match ty {
@@ -209,8 +214,8 @@ fn tensor(name: &str, value: &DynValue) -> Result<Tensor, Error> {
         TensorElementType::Bool => of!(Bool, bool),
         other => {
             let why = format!("output {name:?} is of type {other}, which is not supported");
-            return Err(Error::Run { engine: NAME, why });
+            return Err(Error::Run { engine: ENGINE_NAME, why });
         }
     };
-    Ok(Tensor { name: name.to_string(), shape, values })
+    Ok(NamedTensor { name: name.to_string(), shape, values })
 }

@@ -5,7 +5,7 @@ use metier_onnx::DataType;
 /// Elements in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Values {
+pub enum TensorValues {
     Float(Vec<f32>),
     Double(Vec<f64>),
     Int8(Vec<i8>),
@@ -23,22 +23,22 @@ pub enum Values {
 macro_rules! each {
     ($values:expr, $list:ident => $then:expr) => {
         match $values {
-            Values::Float($list) => $then,
-            Values::Double($list) => $then,
-            Values::Int8($list) => $then,
-            Values::Int16($list) => $then,
-            Values::Int32($list) => $then,
-            Values::Int64($list) => $then,
-            Values::Uint8($list) => $then,
-            Values::Uint16($list) => $then,
-            Values::Uint32($list) => $then,
-            Values::Uint64($list) => $then,
-            Values::Bool($list) => $then,
+            TensorValues::Float($list) => $then,
+            TensorValues::Double($list) => $then,
+            TensorValues::Int8($list) => $then,
+            TensorValues::Int16($list) => $then,
+            TensorValues::Int32($list) => $then,
+            TensorValues::Int64($list) => $then,
+            TensorValues::Uint8($list) => $then,
+            TensorValues::Uint16($list) => $then,
+            TensorValues::Uint32($list) => $then,
+            TensorValues::Uint64($list) => $then,
+            TensorValues::Bool($list) => $then,
         }
     };
 }
 
-impl Values {
+impl TensorValues {
     pub fn len(&self) -> usize {
         each!(self, list => list.len())
     }
@@ -66,7 +66,7 @@ impl Values {
 
     /// Converts numbers to a type, rounded and clamped to its range; `None` for an unsupported
     /// type.
-    pub fn of(data_type: DataType, numbers: impl Iterator<Item = f64>) -> Option<Self> {
+    pub fn from_numbers(data_type: DataType, numbers: impl Iterator<Item = f64>) -> Option<Self> {
         // Rust's cast saturates.
         Some(match data_type {
             DataType::Float => Self::Float(numbers.map(|number| number as f32).collect()),
@@ -85,7 +85,7 @@ impl Values {
     }
 
     /// All elements as numbers, for comparison.
-    pub fn numbers(&self) -> Vec<f64> {
+    pub fn to_numbers(&self) -> Vec<f64> {
         match self {
             Self::Float(list) => list.iter().map(|value| f64::from(*value)).collect(),
             Self::Double(list) => list.clone(),
@@ -103,10 +103,10 @@ impl Values {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tensor {
+pub struct NamedTensor {
     /// Name in the graph.
     pub name: String,
     pub shape: Vec<usize>,
     /// The elements, as many as the shape requires.
-    pub values: Values,
+    pub values: TensorValues,
 }

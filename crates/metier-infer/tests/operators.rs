@@ -8,7 +8,7 @@
 mod common;
 
 use common::{file, graph, node, value};
-use metier_infer::{Engine, Loaded, Tensor, Values};
+use metier_infer::{InferenceEngine, LoadedGraph, NamedTensor, TensorValues};
 
 const NAME: &str = "time_by_operator_is_read_from_the_engine";
 
@@ -25,11 +25,15 @@ fn main() {
         node("Concat", &["half (1)", "x"], &["y"], &[("axis", &[0])]),
     ];
     let bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[4])]), 17);
-    let mut loaded = Loaded::new(&Engine::Rten, &bytes, 1).expect("it loads");
+    let mut loaded = LoadedGraph::new(&InferenceEngine::Rten, &bytes, 1).expect("it loads");
     loaded
-        .give(&[Tensor { name: "x".into(), shape: vec![2], values: Values::Float(vec![0.0; 2]) }])
+        .set_inputs(&[NamedTensor {
+            name: "x".into(),
+            shape: vec![2],
+            values: TensorValues::Float(vec![0.0; 2]),
+        }])
         .expect("it fits");
-    let operators = loaded.operators(3).expect("it is looked at");
+    let operators = loaded.time_operators(3).expect("it is looked at");
     let seen: Vec<_> = operators
         .iter()
         .map(|one| (one.kind.as_str(), one.name.as_str(), one.inputs.join("+"), one.outputs.join("+")))

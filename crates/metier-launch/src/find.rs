@@ -7,11 +7,11 @@
 use std::path::{Component, Path, PathBuf};
 
 /// Largest number of folder entries read.
-const LOOKED_AT: usize = 200_000;
+const MAX_FOLDER_ENTRIES: usize = 200_000;
 
 /// Matching files in order, each with its path relative to the base (absolute for an absolute
 /// pattern).
-pub fn find(base: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
+pub fn find_files(base: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
     let whole = base.join(pattern);
     let parts: Vec<String> = whole
         .components()
@@ -22,7 +22,7 @@ pub fn find(base: &Path, pattern: &str) -> Vec<(String, PathBuf)> {
         })
         .collect();
     let mut found = Vec::new();
-    let mut left = LOOKED_AT;
+    let mut left = MAX_FOLDER_ENTRIES;
     walk(Path::new("/"), &parts, &mut found, &mut left);
     found.sort();
     found.dedup();
@@ -55,7 +55,7 @@ fn walk(folder: &Path, parts: &[String], found: &mut Vec<PathBuf>, left: &mut us
         }
         *left -= 1;
         let Ok(kind) = entry.file_type() else { continue };
-        let matches = part == "**" || matches(part, &entry.file_name().to_string_lossy());
+        let matches = part == "**" || matches_pattern(part, &entry.file_name().to_string_lossy());
         match (matches, kind.is_dir()) {
             (true, true) if part == "**" => walk(&entry.path(), parts, found, left),
             (true, true) => walk(&entry.path(), rest, found, left),
@@ -69,7 +69,7 @@ fn walk(folder: &Path, parts: &[String], found: &mut Vec<PathBuf>, left: &mut us
 
 /// Whether a name matches a pattern with `*` and `?`; takes time proportional to the product of
 /// their lengths.
-pub fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let mut reach = vec![false; name.len() + 1];
     reach[0] = true;

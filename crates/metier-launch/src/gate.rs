@@ -22,26 +22,26 @@ const CLOCK_MONOTONIC: c_int = 1;
 const ENOENT: c_int = 2;
 const EINTR: c_int = 4;
 /// Size of the path in the kernel's `sockaddr_un`, with its NUL.
-const PATH: usize = 108;
+const MAX_PATH_BYTES: usize = 108;
 
 #[repr(C)]
-struct Address {
+struct GateAddress {
     family: u16,
-    path: [u8; PATH],
+    path: [u8; MAX_PATH_BYTES],
 }
 
 #[repr(C)]
-struct Timespec {
+struct GateTimespec {
     sec: c_long,
     nsec: c_long,
 }
 
 unsafe extern "C" {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
-    fn connect(fd: c_int, address: *const Address, length: u32) -> c_int;
+    fn connect(fd: c_int, address: *const GateAddress, length: u32) -> c_int;
     fn send(fd: c_int, buffer: *const c_void, length: usize, flags: c_int) -> isize;
     fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize;
-    fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
+    fn clock_gettime(clock: c_int, time: *mut GateTimespec) -> c_int;
     fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int;
 }
 
@@ -62,19 +62,19 @@ extern "C" fn main(argc: c_int, argv: *const *const c_char) -> c_int {
 /// `command` is a null-terminated list of at least one string.
 #[cfg_attr(test, allow(dead_code))]
 unsafe fn wait_and_become(at: &CStr, command: *const *const c_char) -> c_int {
-    let Some(fd) = reach(at) else { return 125 };
-    if !say(fd, b"R") || hear(fd) != Some(b'G') {
+    let Some(fd) = connect_to_measurer(at) else { return 125 };
+    if !send_packet(fd, b"R") || receive_order(fd) != Some(b'G') {
         return 125;
     }
     let mut started = [b'S', 0, 0, 0, 0, 0, 0, 0, 0];
     started[1..].copy_from_slice(&now_ns().to_ne_bytes());
-    say(fd, &started);
+    send_packet(fd, &started);
     // SAFETY: guaranteed by the caller.
     unsafe { execvp(*command, command) };
     let errno = errno();
     let mut failed = [b'F', 0, 0, 0, 0];
     failed[1..].copy_from_slice(&errno.to_ne_bytes());
-    say(fd, &failed);
+    send_packet(fd, &failed);
     if errno == ENOENT { 127 } else { 126 }
 }
 
@@ -83,24 +83,24 @@ fn errno() -> c_int {
 }
 
 /// Connects to the socket.
-fn reach(at: &CStr) -> Option<c_int> {
+fn connect_to_measurer(at: &CStr) -> Option<c_int> {
     let bytes = at.to_bytes_with_nul();
-    let mut address = Address { family: AF_UNIX as u16, path: [0; PATH] };
+    let mut address = GateAddress { family: AF_UNIX as u16, path: [0; MAX_PATH_BYTES] };
     address.path.get_mut(..bytes.len())?.copy_from_slice(bytes);
     // SAFETY: the address is valid and its size is passed.
     unsafe {
         let fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-        (fd >= 0 && connect(fd, &address, size_of::<Address>() as u32) == 0).then_some(fd)
+        (fd >= 0 && connect(fd, &address, size_of::<GateAddress>() as u32) == 0).then_some(fd)
     }
 }
 
-fn say(fd: c_int, packet: &[u8]) -> bool {
+fn send_packet(fd: c_int, packet: &[u8]) -> bool {
     // SAFETY: the packet is valid for its length.
     unsafe { send(fd, packet.as_ptr().cast(), packet.len(), MSG_NOSIGNAL) == packet.len() as isize }
 }
 
 /// First byte of the next packet, or `None` after a disconnect.
-fn hear(fd: c_int) -> Option<u8> {
+fn receive_order(fd: c_int) -> Option<u8> {
     let mut packet = [0u8; 8];
     loop {
         // SAFETY: the buffer is valid for the passed length.
@@ -114,7 +114,7 @@ fn hear(fd: c_int) -> Option<u8> {
 }
 
 fn now_ns() -> u64 {
-    let mut time = Timespec { sec: 0, nsec: 0 };
+    let mut time = GateTimespec { sec: 0, nsec: 0 };
     // SAFETY: `time` is a valid timespec for the call to fill.
     unsafe { clock_gettime(CLOCK_MONOTONIC, &mut time) };
     time.sec as u64 * 1_000_000_000 + time.nsec as u64
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn a_path_that_is_too_long_or_leads_nowhere_is_not_reached() {
         let long = std::ffi::CString::new(vec![b'x'; 200]).unwrap_or_default();
-        assert!(reach(&long).is_none());
-        assert!(reach(c"/no/such/socket").is_none());
-        assert!(now_ns() > 0 && !say(-1, b"R") && hear(-1).is_none());
+        assert!(connect_to_measurer(&long).is_none());
+        assert!(connect_to_measurer(c"/no/such/socket").is_none());
+        assert!(now_ns() > 0 && !send_packet(-1, b"R") && receive_order(-1).is_none());
     }
 }

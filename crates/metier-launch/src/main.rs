@@ -17,7 +17,7 @@
 //! - later `I`, `T`, `X`: start the escalation at INT, TERM or KILL
 //! - `B`: clean up and end
 //!
-//! Reports go back as [`Report`].
+//! Reports go back as [`LaunchReport`].
 //!
 //! `W` in place of `G` means that there is no command. The launcher then watches a group that
 //! another program fills (an engine's container), and escalates on request; COMMAND is unused. If
@@ -34,7 +34,7 @@
 //! status after its `B`. The container, its control group and its files thus stay until they have
 //! been read.
 //!
-//! In a remote pod there is no socket at all: see [`pod`], and [`take`], [`ears`] and [`fetch`] for
+//! In a remote pod there is no socket at all: see [`pod_launcher`], and [`dataset_receiver`], [`listen_to_app`] and [`send_artefacts`] for
 //! its input and output.
 //!
 //! Invariants: the launcher is the child subreaper of all descendants, so `ECHILD` means that every
@@ -43,32 +43,32 @@
 //! state untouched.
 #![cfg_attr(not(test), no_main)]
 
-mod ears;
-mod fetch;
+mod app_listener;
+mod artefact_sender;
+mod dataset_receiver;
 mod find;
-mod frame;
-mod pod;
+mod pod_launcher;
 mod sha256;
+mod stream_frame;
 mod sys;
-mod take;
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use sys::{Report, Usage};
+use sys::{LaunchReport, ResourceUsage};
 
 /// Time after which killed processes that remain are reported as stuck.
 const KILL_LIMIT_MS: u64 = 10_000;
 /// Timeout for another program to remove a folder.
-const FAREWELL_LIMIT_MS: u64 = 5_000;
+const GROUP_REMOVAL_LIMIT_MS: u64 = 5_000;
 /// Timeout for removing a folder.
 const REMOVE_LIMIT_MS: u64 = 2_000;
 
 /// Stages of the signal escalation.
 #[derive(Clone, Copy, PartialEq)]
-enum Rung {
+enum EscalationStage {
     None,
     Interrupt,
     Terminate,
@@ -77,7 +77,7 @@ enum Rung {
 
 /// Orders of the measuring program before the start.
 #[derive(Default)]
-struct Orders {
+struct LaunchOrders {
     join: Vec<CString>,
     procs: Option<PathBuf>,
     kill: Option<PathBuf>,
@@ -91,23 +91,23 @@ struct Orders {
     is_watch: bool,
 }
 
-struct Launcher {
+struct ProcessLauncher {
     control: i32,
     /// Whether the measuring program is gone, so that no report is read.
     alone: bool,
     grace_ms: u64,
-    orders: Orders,
+    orders: LaunchOrders,
     main: i32,
     main_ended: bool,
     /// Wait status of the main process.
     status: i32,
     /// The launcher's own CPU time before the start, to subtract from the report.
     spent_before_ns: u64,
-    rung: Rung,
+    rung: EscalationStage,
     next_rung_at: u64,
     killed_at: u64,
     reaped: u64,
-    used: Usage,
+    used: ResourceUsage,
 }
 
 /// Program entry; see the module header for the arguments.
@@ -117,17 +117,17 @@ extern "C" fn main(argc: i32, argv: *const *const std::ffi::c_char) -> i32 {
     // SAFETY: the C runtime passes argc valid, NUL-terminated strings that live as long as the
     // process.
     let arguments: Vec<&CStr> = (0..argc as usize).map(|i| unsafe { CStr::from_ptr(*argv.add(i)) }).collect();
-    launch(&arguments)
+    run_launcher(&arguments)
 }
 
 /// Runs the launcher; returns its exit code, visible only when it is started from a shell.
-fn launch(arguments: &[&CStr]) -> i32 {
+fn run_launcher(arguments: &[&CStr]) -> i32 {
     match arguments.get(1).map(|word| word.to_bytes()) {
-        Some(b"--pod") => return pod::launch(arguments),
-        Some(b"--fetch") => return fetch::fetch(arguments),
-        Some(b"--ears") => return ears::ears(arguments),
-        Some(b"--until") => return take::until(arguments),
-        Some(b"--take") => return take::take(arguments),
+        Some(b"--pod") => return pod_launcher::run_in_pod(arguments),
+        Some(b"--fetch") => return artefact_sender::send_artefacts(arguments),
+        Some(b"--ears") => return app_listener::listen_to_app(arguments),
+        Some(b"--until") => return dataset_receiver::wait_for_file(arguments),
+        Some(b"--take") => return dataset_receiver::receive_dataset(arguments),
         _ => {}
     }
     let number =
@@ -142,47 +142,51 @@ fn launch(arguments: &[&CStr]) -> i32 {
     };
     let command = &arguments[5..];
     sys::prepare_process(control);
-    let mut launcher = Launcher::new(control, grace_ms);
-    if !launcher.take_orders() {
+    let mut launcher = ProcessLauncher::new(control, grace_ms);
+    if !launcher.receive_orders() {
         launcher.clean_up();
         return 125;
     }
     if is_first {
         launcher.spent_before_ns = sys::own_cpu_ns();
     }
-    let signals = sys::Signals::take_over(mask, is_first);
+    let signals = sys::SignalState::take_over(mask, is_first);
     if launcher.orders.is_watch {
-        launcher.watch_over();
-        launcher.call_engine();
+        launcher.watch_group();
+        launcher.request_engine_cleanup();
         launcher.clean_up();
         return 0;
     }
-    match sys::start(command, &launcher.orders.join, &signals) {
+    match sys::start_command(command, &launcher.orders.join, &signals) {
         Ok((pid, started_ns)) => {
             launcher.main = pid;
-            launcher.report(Report {
+            launcher.send_report(LaunchReport {
                 kind: sys::STARTED,
                 pid: pid as u64,
                 time_ns: started_ns,
-                ..Report::default()
+                ..LaunchReport::default()
             });
         }
         Err((stage, errno)) => {
-            launcher.report(Report { kind: stage, status: errno as i64, ..Report::default() });
-            launcher.wait_for_bye();
+            launcher.send_report(LaunchReport {
+                kind: stage,
+                status: errno as i64,
+                ..LaunchReport::default()
+            });
+            launcher.wait_for_release();
             launcher.clean_up();
             return 125;
         }
     }
-    launcher.watch(&signals);
-    launcher.wait_for_bye();
+    launcher.wait_for_descendants(&signals);
+    launcher.wait_for_release();
     launcher.clean_up();
     if is_first { sys::exit_code(launcher.status) } else { 0 }
 }
 
-impl Orders {
+impl LaunchOrders {
     /// Stores an order that only carries data; `false` for any other packet.
-    fn take(&mut self, packet: &[u8]) -> bool {
+    fn record_order(&mut self, packet: &[u8]) -> bool {
         let Some((&order, rest)) = packet.split_first() else { return false };
         let rest = rest.get(1..).unwrap_or_default();
         let path = || PathBuf::from(OsStr::from_bytes(rest));
@@ -210,27 +214,27 @@ impl Orders {
     }
 }
 
-impl Launcher {
+impl ProcessLauncher {
     fn new(control: i32, grace_ms: u64) -> Self {
         Self {
             control,
             alone: false,
             grace_ms,
-            orders: Orders::default(),
+            orders: LaunchOrders::default(),
             main: 0,
             main_ended: false,
             status: 0,
             spent_before_ns: 0,
-            rung: Rung::None,
+            rung: EscalationStage::None,
             next_rung_at: u64::MAX,
             killed_at: 0,
             reaped: 0,
-            used: Usage::default(),
+            used: ResourceUsage::default(),
         }
     }
 
     /// Reads orders up to `G` or `W`. Returns `false` if the measuring program disconnected first.
-    fn take_orders(&mut self) -> bool {
+    fn receive_orders(&mut self) -> bool {
         let mut packet = [0u8; 65536];
         loop {
             let Some(length) = sys::receive(self.control, &mut packet) else { return false };
@@ -240,7 +244,7 @@ impl Launcher {
                     self.orders.is_watch = true;
                     return true;
                 }
-                _ if self.orders.take(&packet[..length]) => {}
+                _ if self.orders.record_order(&packet[..length]) => {}
                 _ => return false,
             }
         }
@@ -248,22 +252,22 @@ impl Launcher {
 
     /// Watches a group that another program fills, and escalates on request. Ends at `B`, or when
     /// the measuring program is gone and the group is empty.
-    fn watch_over(&mut self) {
+    fn watch_group(&mut self) {
         let mut packet = [0u8; 65536];
         loop {
-            if self.alone && self.rung == Rung::None {
-                self.start_ladder(Rung::Interrupt);
+            if self.alone && self.rung == EscalationStage::None {
+                self.escalate_to(EscalationStage::Interrupt);
             }
             let now = sys::now_ns();
-            let is_stuck =
-                self.rung == Rung::Kill && now.saturating_sub(self.killed_at) > KILL_LIMIT_MS * 1_000_000;
-            if self.alone && (is_stuck || self.members().is_empty()) {
+            let is_stuck = self.rung == EscalationStage::Kill
+                && now.saturating_sub(self.killed_at) > KILL_LIMIT_MS * 1_000_000;
+            if self.alone && (is_stuck || self.list_members().is_empty()) {
                 return;
             }
             if now >= self.next_rung_at {
-                match self.members().is_empty() || is_stuck {
+                match self.list_members().is_empty() || is_stuck {
                     true => self.next_rung_at = u64::MAX,
-                    false => self.climb(),
+                    false => self.escalate(),
                 }
                 continue;
             }
@@ -273,18 +277,18 @@ impl Launcher {
                 (false, _) => until as i32,
                 (true, _) => until.min(50) as i32,
             };
-            if !sys::wait(if self.alone { -1 } else { self.control }, -1, wait_ms).control {
+            if !sys::wait_ready(if self.alone { -1 } else { self.control }, -1, wait_ms).control {
                 continue;
             }
             match sys::receive(self.control, &mut packet) {
                 None => self.alone = true,
                 Some(length) => match packet[..length].first() {
                     Some(b'B') => return,
-                    Some(b'I') => self.start_ladder(Rung::Interrupt),
-                    Some(b'T') => self.start_ladder(Rung::Terminate),
-                    Some(b'X') => self.start_ladder(Rung::Kill),
+                    Some(b'I') => self.escalate_to(EscalationStage::Interrupt),
+                    Some(b'T') => self.escalate_to(EscalationStage::Terminate),
+                    Some(b'X') => self.escalate_to(EscalationStage::Kill),
                     _ => {
-                        self.orders.take(&packet[..length]);
+                        self.orders.record_order(&packet[..length]);
                     }
                 },
             }
@@ -293,7 +297,7 @@ impl Launcher {
 
     /// Requests the engine to delete its record of the container, if the measuring program can no
     /// longer do it.
-    fn call_engine(&self) {
+    fn request_engine_cleanup(&self) {
         use std::io::{Read, Write};
         let Some((socket, request)) = self.orders.engine.as_ref().filter(|_| self.alone) else { return };
         let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else { return };
@@ -306,24 +310,26 @@ impl Launcher {
     }
 
     /// Waits until every descendant has ended; meanwhile obeys orders and escalates.
-    fn watch(&mut self, signals: &sys::Signals) {
+    fn wait_for_descendants(&mut self, signals: &sys::SignalState) {
         loop {
-            if self.reap() {
+            if self.reap_children() {
                 self.report_gone(0);
                 return;
             }
             // A failed report may reveal the disconnect too; then no later event would wake the
             // loop.
-            if self.alone && self.rung == Rung::None {
-                self.start_ladder(Rung::Interrupt);
+            if self.alone && self.rung == EscalationStage::None {
+                self.escalate_to(EscalationStage::Interrupt);
             }
             let now = sys::now_ns();
-            if self.rung == Rung::Kill && now.saturating_sub(self.killed_at) > KILL_LIMIT_MS * 1_000_000 {
-                self.report_gone(self.members().len() as u64);
+            if self.rung == EscalationStage::Kill
+                && now.saturating_sub(self.killed_at) > KILL_LIMIT_MS * 1_000_000
+            {
+                self.report_gone(self.list_members().len() as u64);
                 return;
             }
             if now >= self.next_rung_at {
-                self.climb();
+                self.escalate();
                 continue;
             }
             let wait_ms = if self.next_rung_at == u64::MAX {
@@ -331,93 +337,94 @@ impl Launcher {
             } else {
                 ((self.next_rung_at - now) / 1_000_000 + 1) as i32
             };
-            let ready = sys::wait(if self.alone { -1 } else { self.control }, signals.descriptor(), wait_ms);
+            let ready =
+                sys::wait_ready(if self.alone { -1 } else { self.control }, signals.descriptor(), wait_ms);
             if ready.signal {
-                for signal in signals.drain() {
+                for signal in signals.take_pending() {
                     if self.main > 0 && !self.main_ended {
                         sys::kill(self.main, signal);
                     }
                 }
             }
             if ready.control {
-                self.obey();
+                self.handle_order();
             }
         }
     }
 
     /// Collects every ended child. Returns whether none is left.
-    fn reap(&mut self) -> bool {
+    fn reap_children(&mut self) -> bool {
         loop {
-            match sys::reap() {
-                sys::Reaped::Child { pid, status, usage } => {
+            match sys::reap_child() {
+                sys::ReapResult::Child { pid, status, usage } => {
                     self.reaped += 1;
                     self.used.add(&usage);
                     if pid == self.main {
                         self.main_ended = true;
                         self.status = status;
-                        self.report(Report {
+                        self.send_report(LaunchReport {
                             kind: sys::MAIN_ENDED,
                             pid: pid as u64,
                             status: status as i64,
                             time_ns: sys::now_ns(),
                             usage,
-                            ..Report::default()
+                            ..LaunchReport::default()
                         });
                     }
                 }
-                sys::Reaped::NoneYet => return false,
-                sys::Reaped::NoneLeft => return true,
+                sys::ReapResult::NoneYet => return false,
+                sys::ReapResult::NoneLeft => return true,
             }
         }
     }
 
-    fn obey(&mut self) {
+    fn handle_order(&mut self) {
         let mut packet = [0u8; 64];
         let Some(length) = sys::receive(self.control, &mut packet) else {
             self.alone = true;
             return;
         };
         match packet[..length].first() {
-            Some(b'I') => self.start_ladder(Rung::Interrupt),
-            Some(b'T') => self.start_ladder(Rung::Terminate),
-            Some(b'X') => self.start_ladder(Rung::Kill),
+            Some(b'I') => self.escalate_to(EscalationStage::Interrupt),
+            Some(b'T') => self.escalate_to(EscalationStage::Terminate),
+            Some(b'X') => self.escalate_to(EscalationStage::Kill),
             _ => {}
         }
     }
 
     /// Starts the escalation or moves it up; never down.
-    fn start_ladder(&mut self, at: Rung) {
+    fn escalate_to(&mut self, at: EscalationStage) {
         if (at as u8) > (self.rung as u8) {
             self.rung = match at {
-                Rung::Terminate => Rung::Interrupt,
-                Rung::Kill => Rung::Terminate,
-                _ => Rung::None,
+                EscalationStage::Terminate => EscalationStage::Interrupt,
+                EscalationStage::Kill => EscalationStage::Terminate,
+                _ => EscalationStage::None,
             };
             self.next_rung_at = 0;
-            self.climb();
+            self.escalate();
         }
     }
 
-    fn climb(&mut self) {
+    fn escalate(&mut self) {
         let (rung, signal, wait_ms) = match self.rung {
-            Rung::None => (Rung::Interrupt, sys::SIGINT, self.grace_ms),
-            Rung::Interrupt => (Rung::Terminate, sys::SIGTERM, self.grace_ms),
+            EscalationStage::None => (EscalationStage::Interrupt, sys::SIGINT, self.grace_ms),
+            EscalationStage::Interrupt => (EscalationStage::Terminate, sys::SIGTERM, self.grace_ms),
             // A process that survives a kill for a moment (a fork in flight) is killed again.
-            Rung::Terminate | Rung::Kill => (Rung::Kill, sys::SIGKILL, 50),
+            EscalationStage::Terminate | EscalationStage::Kill => (EscalationStage::Kill, sys::SIGKILL, 50),
         };
         if rung != self.rung {
-            self.report(Report {
-                kind: sys::RUNG,
+            self.send_report(LaunchReport {
+                kind: sys::ESCALATED,
                 status: signal as i64,
                 time_ns: sys::now_ns(),
-                ..Report::default()
+                ..LaunchReport::default()
             });
-            if rung == Rung::Kill {
+            if rung == EscalationStage::Kill {
                 self.killed_at = sys::now_ns();
             }
         }
         self.rung = rung;
-        if rung == Rung::Kill {
+        if rung == EscalationStage::Kill {
             self.kill_all();
         } else {
             self.signal_all(signal);
@@ -435,7 +442,7 @@ impl Launcher {
     }
 
     fn signal_all(&self, signal: i32) {
-        for pid in self.members() {
+        for pid in self.list_members() {
             sys::kill(pid, signal);
             if signal != sys::SIGKILL {
                 // A stopped process would not handle the signal until it is continued.
@@ -446,7 +453,7 @@ impl Launcher {
 
     /// All measured processes: the control group with its subgroups, and the launcher's
     /// descendants, which may have moved to another group.
-    fn members(&self) -> Vec<i32> {
+    fn list_members(&self) -> Vec<i32> {
         let mut pids = Vec::new();
         if let Some(folder) = self.orders.procs.as_deref().and_then(|file| file.parent()) {
             read_group(folder, &mut pids, 0);
@@ -474,26 +481,26 @@ impl Launcher {
         pids
     }
 
-    fn report(&mut self, report: Report) {
+    fn send_report(&mut self, report: LaunchReport) {
         if !self.alone && !sys::send(self.control, &report) {
             self.alone = true;
         }
     }
 
     fn report_gone(&mut self, stuck: u64) {
-        let report = Report {
-            kind: sys::GONE,
+        let report = LaunchReport {
+            kind: sys::ALL_ENDED,
             pid: self.reaped,
             status: stuck as i64,
             time_ns: sys::now_ns(),
             own_cpu_ns: sys::own_cpu_ns().saturating_sub(self.spent_before_ns),
             usage: self.used,
         };
-        self.report(report);
+        self.send_report(report);
     }
 
     /// Keeps the control groups until the measuring program has read them.
-    fn wait_for_bye(&mut self) {
+    fn wait_for_release(&mut self) {
         let mut packet = [0u8; 64];
         while !self.alone {
             match sys::receive(self.control, &mut packet) {
@@ -506,11 +513,11 @@ impl Launcher {
 
     /// Requests another program to remove its group. The connection stays open until then, because
     /// systemd asks the bus for the caller's identity.
-    fn say_farewell(&self) {
+    fn request_group_removal(&self) {
         use std::io::Write;
         let Some((folder, socket, request)) = &self.orders.farewell else { return };
         let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else { return };
-        let deadline = sys::now_ns() + FAREWELL_LIMIT_MS * 1_000_000;
+        let deadline = sys::now_ns() + GROUP_REMOVAL_LIMIT_MS * 1_000_000;
         let is_said = stream.write_all(request).is_ok();
         while is_said && folder.exists() && sys::now_ns() < deadline {
             sys::sleep_ms(2);
@@ -521,7 +528,7 @@ impl Launcher {
         for file in &self.orders.files {
             let _ = fs::remove_file(file);
         }
-        self.say_farewell();
+        self.request_group_removal();
         let deadline = sys::now_ns() + REMOVE_LIMIT_MS * 1_000_000;
         for folder in &self.orders.remove {
             while folder.exists() && !remove_group(folder, 0) && sys::now_ns() < deadline {
@@ -574,11 +581,11 @@ mod tests {
 
     #[test]
     fn wrong_arguments_end_at_once() {
-        assert_eq!(launch(&[c"metier-launch"]), 125);
-        assert_eq!(launch(&[c"metier-launch", c"3", c"100", c"0", c"true", c"x"]), 125);
-        assert_eq!(launch(&[c"metier-launch", c"x", c"100", c"0", c"--", c"true"]), 125);
+        assert_eq!(run_launcher(&[c"metier-launch"]), 125);
+        assert_eq!(run_launcher(&[c"metier-launch", c"3", c"100", c"0", c"true", c"x"]), 125);
+        assert_eq!(run_launcher(&[c"metier-launch", c"x", c"100", c"0", c"--", c"true"]), 125);
         assert_eq!(
-            launch(&[
+            run_launcher(&[
                 c"metier-launch",
                 c"--pod",
                 c"1",
@@ -593,7 +600,7 @@ mod tests {
             125
         );
         for mode in [c"--fetch", c"--ears", c"--until", c"--take"] {
-            assert_eq!(launch(&[c"metier-launch", mode, c"x"]), 125);
+            assert_eq!(run_launcher(&[c"metier-launch", mode, c"x"]), 125);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! SHA-256 (FIPS 180-4), implemented here because the launcher has no dependencies.
 
-const K: [u32; 64] = [
+const ROUND_CONSTANTS: [u32; 64] = [
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -12,14 +12,14 @@ const K: [u32; 64] = [
 ];
 
 /// State of an incremental digest.
-pub struct Sha256 {
+pub struct Sha256Hasher {
     state: [u32; 8],
     block: [u8; 64],
     filled: usize,
     length: u64,
 }
 
-impl Sha256 {
+impl Sha256Hasher {
     pub fn new() -> Self {
         let state =
             [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
@@ -34,7 +34,7 @@ impl Sha256 {
             self.filled += taken;
             bytes = &bytes[taken..];
             if self.filled == 64 {
-                self.mix();
+                self.compress_block();
                 self.filled = 0;
             }
         }
@@ -54,7 +54,7 @@ impl Sha256 {
         digest
     }
 
-    fn mix(&mut self) {
+    fn compress_block(&mut self) {
         let mut w = [0u32; 64];
         for (word, bytes) in w.iter_mut().zip(self.block.chunks_exact(4)) {
             *word = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -68,15 +68,16 @@ impl Sha256 {
         for i in 0..64 {
             let e = s[4].rotate_right(6) ^ s[4].rotate_right(11) ^ s[4].rotate_right(25);
             let choice = (s[4] & s[5]) ^ (!s[4] & s[6]);
-            let one = s[7].wrapping_add(e).wrapping_add(choice).wrapping_add(K[i]).wrapping_add(w[i]);
+            let number =
+                s[7].wrapping_add(e).wrapping_add(choice).wrapping_add(ROUND_CONSTANTS[i]).wrapping_add(w[i]);
             let a = s[0].rotate_right(2) ^ s[0].rotate_right(13) ^ s[0].rotate_right(22);
             let majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
             s = [
-                one.wrapping_add(a).wrapping_add(majority),
+                number.wrapping_add(a).wrapping_add(majority),
                 s[0],
                 s[1],
                 s[2],
-                s[3].wrapping_add(one),
+                s[3].wrapping_add(number),
                 s[4],
                 s[5],
                 s[6],
@@ -95,7 +96,7 @@ mod tests {
     #[test]
     fn the_digests_of_the_standard_come_out() {
         let hex = |bytes: &[u8]| {
-            let mut sha = Sha256::new();
+            let mut sha = Sha256Hasher::new();
             bytes.chunks(7).for_each(|part| sha.update(part));
             sha.finish().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
         };

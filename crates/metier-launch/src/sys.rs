@@ -37,7 +37,7 @@ const CLOCK_PROCESS_CPUTIME_ID: c_int = 2;
 
 /// Signals that the C library reserves. Its `posix_spawn` leaves them ignored and its `signal`
 /// rejects them, so they are reset by a direct system call.
-const LIBC_OWN: [c_int; 2] = [32, 33];
+const LIBC_SIGNALS: [c_int; 2] = [32, 33];
 #[cfg(target_arch = "x86_64")]
 const RT_SIGACTION: c_long = 13;
 #[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
@@ -45,11 +45,11 @@ const RT_SIGACTION: c_long = 134;
 #[cfg(any(target_arch = "arm", target_arch = "x86"))]
 const RT_SIGACTION: c_long = 174;
 
-/// Kinds of [`Report`].
+/// Kinds of [`LaunchReport`].
 pub const STARTED: u64 = 1;
 pub const MAIN_ENDED: u64 = 2;
-pub const RUNG: u64 = 3;
-pub const GONE: u64 = 4;
+pub const ESCALATED: u64 = 3;
+pub const ALL_ENDED: u64 = 4;
 /// Stages at which a start can fail; `status` of the report is the errno.
 pub const FAILED_FORK: u64 = 16;
 pub const FAILED_JOIN: u64 = 17;
@@ -58,7 +58,7 @@ pub const FAILED_EXEC: u64 = 18;
 /// Resource use reported by `wait4`, in integer units.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-pub struct Usage {
+pub struct ResourceUsage {
     pub user_us: u64,
     pub system_us: u64,
     pub max_rss_kib: u64,
@@ -70,8 +70,8 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-impl Usage {
-    pub fn add(&mut self, other: &Usage) {
+impl ResourceUsage {
+    pub fn add(&mut self, other: &ResourceUsage) {
         self.user_us += other.user_us;
         self.system_us += other.system_us;
         self.max_rss_kib = self.max_rss_kib.max(other.max_rss_kib);
@@ -87,23 +87,23 @@ impl Usage {
 /// One packet to the measuring program: 14 words of 64 bits in native byte order.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-pub struct Report {
+pub struct LaunchReport {
     pub kind: u64,
     pub pid: u64,
     pub status: i64,
     pub time_ns: u64,
     pub own_cpu_ns: u64,
-    pub usage: Usage,
+    pub usage: ResourceUsage,
 }
 
 #[repr(C)]
-struct Timespec {
+struct LauncherTimespec {
     sec: c_long,
     nsec: c_long,
 }
 
 #[repr(C)]
-struct Rusage {
+struct RawRusage {
     utime: [c_long; 2],
     stime: [c_long; 2],
     rest: [c_long; 14],
@@ -119,7 +119,7 @@ struct PollFd {
 }
 
 #[repr(C)]
-struct Address {
+struct UnixAddress {
     family: u16,
     path: [u8; 108],
 }
@@ -127,7 +127,7 @@ struct Address {
 /// As large as the largest `sigset_t` (1024 bits).
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct SigSet([u64; 16]);
+struct SignalSet([u64; 16]);
 
 unsafe extern "C" {
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
@@ -144,18 +144,18 @@ unsafe extern "C" {
     fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize;
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
     #[link_name = "connect"]
-    fn c_connect(fd: c_int, address: *const Address, length: u32) -> c_int;
+    fn c_connect(fd: c_int, address: *const UnixAddress, length: u32) -> c_int;
     fn pipe2(fds: *mut c_int, flags: c_int) -> c_int;
     fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
     fn signal(signal: c_int, handler: usize) -> usize;
-    fn sigemptyset(set: *mut SigSet) -> c_int;
-    fn sigaddset(set: *mut SigSet, signal: c_int) -> c_int;
-    fn sigprocmask(how: c_int, set: *const SigSet, old: *mut SigSet) -> c_int;
-    fn signalfd(fd: c_int, set: *const SigSet, flags: c_int) -> c_int;
-    fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut Rusage) -> c_int;
+    fn sigemptyset(set: *mut SignalSet) -> c_int;
+    fn sigaddset(set: *mut SignalSet, signal: c_int) -> c_int;
+    fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
+    fn signalfd(fd: c_int, set: *const SignalSet, flags: c_int) -> c_int;
+    fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut RawRusage) -> c_int;
     #[link_name = "kill"]
     fn c_kill(pid: c_int, signal: c_int) -> c_int;
-    fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
+    fn clock_gettime(clock: c_int, time: *mut LauncherTimespec) -> c_int;
     fn usleep(micros: u32) -> c_int;
     fn mkfifo(path: *const c_char, mode: u32) -> c_int;
     #[cfg(target_pointer_width = "64")]
@@ -168,7 +168,7 @@ fn errno() -> c_int {
 }
 
 fn clock_ns(clock: c_int) -> u64 {
-    let mut time = Timespec { sec: 0, nsec: 0 };
+    let mut time = LauncherTimespec { sec: 0, nsec: 0 };
     // SAFETY: `time` is a valid timespec for the call to fill.
     unsafe { clock_gettime(clock, &mut time) };
     time.sec as u64 * 1_000_000_000 + time.nsec as u64
@@ -227,7 +227,7 @@ pub fn wait_for_any(descriptors: &[c_int], timeout_ms: c_int) -> Vec<bool> {
 /// Connects to the measuring program's socket.
 pub fn connect(path: &CStr) -> Option<c_int> {
     let bytes = path.to_bytes_with_nul();
-    let mut address = Address { family: AF_UNIX, path: [0; 108] };
+    let mut address = UnixAddress { family: AF_UNIX, path: [0; 108] };
     address.path.get_mut(..bytes.len())?.copy_from_slice(bytes);
     // SAFETY: the address is initialised and its size is passed; the descriptor is checked before
     // use.
@@ -236,7 +236,7 @@ pub fn connect(path: &CStr) -> Option<c_int> {
         if fd < 0 {
             return None;
         }
-        if c_connect(fd, &address, size_of::<Address>() as u32) == 0 {
+        if c_connect(fd, &address, size_of::<UnixAddress>() as u32) == 0 {
             return Some(fd);
         }
         close(fd);
@@ -263,21 +263,21 @@ pub fn prepare_process(control: c_int) {
 }
 
 /// Signal state of the launcher, and the one with which the command starts.
-pub struct Signals {
+pub struct SignalState {
     descriptor: c_int,
-    mask: SigSet,
+    mask: SignalSet,
     hangup: usize,
 }
 
-impl Signals {
+impl SignalState {
     /// Ignores signals that a terminal or a service stop sends to the whole process group, and
     /// receives SIGCHLD through a descriptor. The command gets those signals itself, and the
     /// measuring program decides about the rest.
     ///
     /// In a container only the first process gets signals, so there the descriptor receives them
     /// too.
-    pub fn take_over(mask: u64, is_first: bool) -> Signals {
-        let mut chld = SigSet([0; 16]);
+    pub fn take_over(mask: u64, is_first: bool) -> SignalState {
+        let mut chld = SignalSet([0; 16]);
         // SAFETY: both sets are valid and large enough for any libc; handlers are SIG_IGN or
         // SIG_DFL.
         unsafe {
@@ -300,21 +300,21 @@ impl Signals {
             let descriptor = signalfd(-1, &chld, O_CLOEXEC);
             let mut words = [0; 16];
             words[0] = mask;
-            Signals { descriptor, mask: SigSet(words), hangup }
+            SignalState { descriptor, mask: SignalSet(words), hangup }
         }
     }
 
     /// Restores default actions for the command, so that INT works below a shell that ignores it
     /// for background jobs. An ignored hang-up (`nohup`) stays ignored, as the user requested.
     /// Called in the child.
-    fn give_back(&self) {
+    fn restore_for_command(&self) {
         // SAFETY: the mask is a valid set; handlers are SIG_DFL or SIG_IGN.
         unsafe {
             for number in [SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD] {
                 signal(number, SIG_DFL);
             }
             signal(SIGHUP, if self.hangup == SIG_IGN { SIG_IGN } else { SIG_DFL });
-            for number in LIBC_OWN {
+            for number in LIBC_SIGNALS {
                 // An all-zero `struct sigaction` of the kernel is SIG_DFL on every architecture.
                 let default = [0u64; 8];
                 let none = std::ptr::null_mut::<c_void>();
@@ -329,7 +329,7 @@ impl Signals {
     }
 
     /// Takes all pending signals; returns those to forward.
-    pub fn drain(&self) -> Vec<c_int> {
+    pub fn take_pending(&self) -> Vec<c_int> {
         // The kernel's `struct signalfd_siginfo` has 128 bytes and begins with the signal number.
         let mut buffer = [[0u32; 32]; 8];
         // SAFETY: the buffer is valid for the passed length.
@@ -341,7 +341,11 @@ impl Signals {
 
 /// Starts the command inside the groups. Returns its process id and the time just before its first
 /// instruction, or the failed stage and its errno.
-pub fn start(command: &[&CStr], join: &[CString], signals: &Signals) -> Result<(c_int, u64), (u64, c_int)> {
+pub fn start_command(
+    command: &[&CStr],
+    join: &[CString],
+    signals: &SignalState,
+) -> Result<(c_int, u64), (u64, c_int)> {
     let mut argv: Vec<*const c_char> = command.iter().map(|argument| argument.as_ptr()).collect();
     argv.push(std::ptr::null());
     let mut ends = [0 as c_int; 2];
@@ -357,17 +361,17 @@ pub fn start(command: &[&CStr], join: &[CString], signals: &Signals) -> Result<(
     if pid == 0 {
         for path in join {
             if let Err(code) = join_group(path) {
-                fail(ends[1], FAILED_JOIN, code);
+                report_failure(ends[1], FAILED_JOIN, code);
             }
         }
-        signals.give_back();
+        signals.restore_for_command();
         let now = [STARTED, now_ns()];
         // SAFETY: `now` and `argv` are valid; argv ends with a null pointer.
         unsafe {
             write(ends[1], now.as_ptr().cast(), 16);
             execvp(argv[0], argv.as_ptr());
         }
-        fail(ends[1], FAILED_EXEC, errno());
+        report_failure(ends[1], FAILED_EXEC, errno());
     }
     // SAFETY: a descriptor that this function opened.
     unsafe { close(ends[1]) };
@@ -416,7 +420,7 @@ fn join_group(path: &CStr) -> Result<(), c_int> {
 }
 
 /// Reports to the parent why the child ends.
-fn fail(pipe: c_int, stage: u64, code: c_int) -> ! {
+fn report_failure(pipe: c_int, stage: u64, code: c_int) -> ! {
     let words = [stage, code as u64];
     // SAFETY: writes 16 bytes of `words`; the child ends without running anything else.
     unsafe {
@@ -426,29 +430,29 @@ fn fail(pipe: c_int, stage: u64, code: c_int) -> ! {
 }
 
 /// Result of `wait4` for any child.
-pub enum Reaped {
-    Child { pid: c_int, status: c_int, usage: Usage },
+pub enum ReapResult {
+    Child { pid: c_int, status: c_int, usage: ResourceUsage },
     NoneYet,
     NoneLeft,
 }
 
-pub fn reap() -> Reaped {
+pub fn reap_child() -> ReapResult {
     let mut status = 0;
-    let mut raw = Rusage { utime: [0; 2], stime: [0; 2], rest: [0; 14], reserve: [0; 16] };
+    let mut raw = RawRusage { utime: [0; 2], stime: [0; 2], rest: [0; 14], reserve: [0; 16] };
     // SAFETY: status and usage are valid for the call to fill.
     let pid = unsafe { wait4(-1, &mut status, WNOHANG, &mut raw) };
     if pid == 0 {
-        return Reaped::NoneYet;
+        return ReapResult::NoneYet;
     }
     if pid < 0 {
-        return if errno() == ECHILD { Reaped::NoneLeft } else { Reaped::NoneYet };
+        return if errno() == ECHILD { ReapResult::NoneLeft } else { ReapResult::NoneYet };
     }
     let micros = |pair: [c_long; 2]| pair[0] as u64 * 1_000_000 + pair[1] as u64;
     // Order of the fields after the two times, from the kernel's struct rusage: maxrss, ixrss,
     // idrss, isrss, minflt, majflt, nswap, inblock, oublock, msgsnd, msgrcv, nsignals, nvcsw,
     // nivcsw.
     let rest = raw.rest.map(|value| value as u64);
-    let usage = Usage {
+    let usage = ResourceUsage {
         user_us: micros(raw.utime),
         system_us: micros(raw.stime),
         max_rss_kib: rest[0],
@@ -459,23 +463,26 @@ pub fn reap() -> Reaped {
         voluntary_switches: rest[12],
         involuntary_switches: rest[13],
     };
-    Reaped::Child { pid, status, usage }
+    ReapResult::Child { pid, status, usage }
 }
 
 /// Which descriptors are readable.
-pub struct Ready {
+pub struct ReadyDescriptors {
     pub control: bool,
     pub signal: bool,
 }
 
-pub fn wait(control: c_int, signals: c_int, timeout_ms: c_int) -> Ready {
+pub fn wait_ready(control: c_int, signals: c_int, timeout_ms: c_int) -> ReadyDescriptors {
     let mut fds = [
         PollFd { fd: control, events: POLLIN, revents: 0 },
         PollFd { fd: signals, events: POLLIN, revents: 0 },
     ];
     // SAFETY: two valid entries; a negative descriptor is skipped by the kernel.
     unsafe { poll(fds.as_mut_ptr(), 2, timeout_ms) };
-    Ready { control: fds[0].revents & (POLLIN | POLLHUP) != 0, signal: fds[1].revents & POLLIN != 0 }
+    ReadyDescriptors {
+        control: fds[0].revents & (POLLIN | POLLHUP) != 0,
+        signal: fds[1].revents & POLLIN != 0,
+    }
 }
 
 /// Receives one packet, or `None` after a disconnect.
@@ -491,9 +498,10 @@ pub fn receive(control: c_int, packet: &mut [u8]) -> Option<usize> {
     }
 }
 
-pub fn send(control: c_int, report: &Report) -> bool {
+pub fn send(control: c_int, report: &LaunchReport) -> bool {
     // SAFETY: Report is plain 64-bit words without padding, and its size is passed.
-    let sent =
-        unsafe { c_send(control, (report as *const Report).cast(), size_of::<Report>(), MSG_NOSIGNAL) };
-    sent == size_of::<Report>() as isize
+    let sent = unsafe {
+        c_send(control, (report as *const LaunchReport).cast(), size_of::<LaunchReport>(), MSG_NOSIGNAL)
+    };
+    sent == size_of::<LaunchReport>() as isize
 }

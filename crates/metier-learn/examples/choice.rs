@@ -8,11 +8,13 @@
 
 use std::collections::BTreeMap;
 
-use metier_learn::algebra::Matrix;
-use metier_learn::factor::{Calibrated, Factored, Run, Runs, Settings};
+use metier_learn::cross_validation::hash_group;
+use metier_learn::factor::{
+    CalibratedFactorPredictor, FactorPredictor, FactorTrainingSet, RunObservation, Settings,
+};
+use metier_learn::linear_algebra::DenseMatrix;
 use metier_learn::score::quantile;
-use metier_learn::validate::group_of;
-use metier_types::random::{SplitMix64, mix};
+use metier_types::random::{SplitMix64, mix_bits};
 use serde_json::{Value, json};
 
 const FOLDS: u64 = 5;
@@ -25,7 +27,7 @@ type Failure = Box<dyn std::error::Error>;
 /// Moves `count` random elements to the front.
 fn front<T>(random: &mut SplitMix64, list: &mut [T], count: usize) {
     for at in 0..count.min(list.len()) {
-        let other = at + random.below(list.len() - at);
+        let other = at + random.next_below(list.len() - at);
         list.swap(at, other);
     }
 }
@@ -42,12 +44,12 @@ fn program(name: &str) -> String {
 }
 
 struct World {
-    runs: Runs,
+    runs: FactorTrainingSet,
     workload_names: Vec<String>,
     platform_names: Vec<String>,
 }
 
-fn matrix(text: &str, sum: bool) -> Result<(Vec<String>, Matrix), Failure> {
+fn matrix(text: &str, sum: bool) -> Result<(Vec<String>, DenseMatrix), Failure> {
     let mut names = Vec::new();
     let mut rows = Vec::new();
     for line in text.lines().skip(1) {
@@ -60,7 +62,7 @@ fn matrix(text: &str, sum: bool) -> Result<(Vec<String>, Matrix), Failure> {
         }
         rows.push(row);
     }
-    Ok((names, Matrix::from_rows(&rows)?))
+    Ok((names, DenseMatrix::from_rows(&rows)?))
 }
 
 fn read(folder: &str, by_program: bool) -> Result<World, Failure> {
@@ -76,19 +78,23 @@ fn read(folder: &str, by_program: bool) -> Result<World, Failure> {
         let (Some(workload), Some(platform)) = (of_workload.get(workload), of_platform.get(platform)) else {
             continue;
         };
-        runs.push(Run {
+        runs.push(RunObservation {
             workload: *workload,
             platform: *platform,
             log_seconds: seconds.parse::<f64>()?.ln(),
         });
     }
-    let group = |name: &String| group_of(&if by_program { program(name) } else { name.clone() });
+    let group = |name: &String| hash_group(&if by_program { program(name) } else { name.clone() });
     let groups = workload_names.iter().map(group).collect();
-    Ok(World { runs: Runs { workloads, platforms, groups, runs }, workload_names, platform_names })
+    Ok(World {
+        runs: FactorTrainingSet { workloads, platforms, groups, runs },
+        workload_names,
+        platform_names,
+    })
 }
 
 fn fold(group: u64) -> u64 {
-    mix(group ^ 0x6d65_7469_6572) % FOLDS
+    mix_bits(group ^ 0x6d65_7469_6572) % FOLDS
 }
 
 /// Gain of each method of choosing in each draw, with the workload's group.
@@ -133,8 +139,9 @@ fn bootstrap(list: &[(u64, f64)], of: impl Fn(&[f64]) -> f64) -> Value {
     let mut chance = SplitMix64::new(7);
     let mut figures: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
-            let drawn: Vec<f64> =
-                (0..groups.len()).flat_map(|_| groups[chance.below(groups.len())].iter().copied()).collect();
+            let drawn: Vec<f64> = (0..groups.len())
+                .flat_map(|_| groups[chance.next_below(groups.len())].iter().copied())
+                .collect();
             of(&drawn)
         })
         .collect();
@@ -152,24 +159,24 @@ fn least(list: impl Iterator<Item = f64>) -> usize {
 struct Passports {
     effect: Vec<f64>,
     whole: Vec<(usize, Vec<f64>)>,
-    sums: Vec<Factored>,
+    sums: Vec<FactorPredictor>,
 }
 
-fn passports(world: &World, train: &Runs, settings: &Settings) -> Result<Passports, Failure> {
+fn passports(world: &World, train: &FactorTrainingSet, settings: &Settings) -> Result<Passports, Failure> {
     let count = world.platform_names.len();
-    let device = |name: &str| group_of(name.split(':').nth(1).unwrap_or(name));
+    let device = |name: &str| hash_group(name.split(':').nth(1).unwrap_or(name));
     let mut out =
         Passports { effect: vec![0.0; count], whole: vec![(0, Vec::new()); count], sums: Vec::new() };
     for number in 0..FOLDS {
         let (test, keep): (Vec<usize>, Vec<usize>) =
             (0..count).partition(|at| fold(device(&world.platform_names[*at])) == number);
-        let rest = train.only_platforms(&keep);
-        let plain = Factored::fit(&rest, &Settings { rank: 0, ..settings.clone() })?;
-        let sum = Factored::fit(&rest, settings)?;
+        let rest = train.select_platforms(&keep);
+        let plain = FactorPredictor::fit(&rest, &Settings { rank: 0, ..settings.clone() })?;
+        let sum = FactorPredictor::fit(&rest, settings)?;
         for at in test {
             let passport = train.platforms.row(at);
-            out.effect[at] = plain.new_platform(passport, &[])?.numbers()[0];
-            out.whole[at] = (out.sums.len(), sum.new_platform(passport, &[])?.numbers().to_vec());
+            out.effect[at] = plain.estimate_platform(passport, &[])?.numbers()[0];
+            out.whole[at] = (out.sums.len(), sum.estimate_platform(passport, &[])?.numbers().to_vec());
         }
         out.sums.push(sum);
     }
@@ -185,9 +192,9 @@ fn choose(world: &World, settings: &Settings) -> Result<Value, Failure> {
     for number in 0..FOLDS {
         let (test, keep): (Vec<usize>, Vec<usize>) =
             (0..world.workload_names.len()).partition(|at| fold(runs.groups[*at]) == number);
-        let train = runs.only_workloads(&keep);
-        let ours = Calibrated::fit(&train, settings, 5)?;
-        let average = Factored::fit(&train, &Settings { rank: 0, ..settings.clone() })?;
+        let train = runs.select_workloads(&keep);
+        let ours = CalibratedFactorPredictor::fit(&train, settings, 5)?;
+        let average = FactorPredictor::fit(&train, &Settings { rank: 0, ..settings.clone() })?;
         let passports = passports(world, &train, settings)?;
         for workload in test {
             let (group, features) = (runs.groups[workload], runs.workloads.row(workload));
@@ -200,14 +207,14 @@ fn choose(world: &World, settings: &Settings) -> Result<Value, Failure> {
             let unseen = passports
                 .sums
                 .iter()
-                .map(|sum| sum.new_workload(features, &[]))
+                .map(|sum| sum.estimate_workload(features, &[]))
                 .collect::<Result<Vec<_>, _>>()?;
-            let prior = ours.factored.new_workload(features, &[])?;
+            let prior = ours.factored.estimate_workload(features, &[])?;
             for draw in 0..DRAWS {
                 front(&mut chance, &mut own, 5 + MOST_RUNS);
                 let times: Vec<f64> = own[..5].iter().map(|(_, log)| *log).collect();
                 let mut pick = |way: &str, chosen: usize| outcomes.add(way, group, &times, chosen);
-                pick("random", chance.below(5));
+                pick("random", chance.next_below(5));
                 pick(
                     "best on average",
                     least(own[..5].iter().map(|(platform, _)| average.platforms.row(*platform)[0])),
@@ -220,15 +227,17 @@ fn choose(world: &World, settings: &Settings) -> Result<Value, Failure> {
                     "passport and features, device unseen",
                     least(own[..5].iter().map(|(platform, _)| {
                         let (sum, numbers) = &passports.whole[*platform];
-                        unseen[*sum].say(numbers).0
+                        unseen[*sum].predict_log_seconds(numbers).0
                     })),
                 );
                 let mut guess = prior.clone();
                 for count in 0..=MOST_RUNS {
                     if let Some((platform, log)) = count.checked_sub(1).map(|last| own[5 + last]) {
-                        guess.learn(ours.factored.platforms.row(platform), log);
+                        guess.add_run(ours.factored.platforms.row(platform), log);
                     }
-                    let said = |platform: usize| ours.say(&guess, ours.factored.platforms.row(platform), 0.9);
+                    let said = |platform: usize| {
+                        ours.predict_interval(&guess, ours.factored.platforms.row(platform), 0.9)
+                    };
                     pick(
                         &format!("ours, {count} runs"),
                         least(own[..5].iter().map(|(platform, _)| said(*platform).seconds)),
@@ -258,13 +267,13 @@ fn choose(world: &World, settings: &Settings) -> Result<Value, Failure> {
 
 /// Errors on held-out devices, by the number of workloads measured on them.
 fn new_devices(world: &World, settings: &Settings) -> Result<Value, Failure> {
-    let device = |at: usize| group_of(world.platform_names[at].split(':').nth(1).unwrap_or_default());
+    let device = |at: usize| hash_group(world.platform_names[at].split(':').nth(1).unwrap_or_default());
     let mut errors: BTreeMap<usize, Vec<(u64, f64)>> = BTreeMap::new();
     let mut chance = SplitMix64::new(2);
     for number in 0..FOLDS {
         let (test, keep): (Vec<usize>, Vec<usize>) =
             (0..world.platform_names.len()).partition(|at| fold(device(*at)) == number);
-        let sum = Factored::fit(&world.runs.only_platforms(&keep), settings)?;
+        let sum = FactorPredictor::fit(&world.runs.select_platforms(&keep), settings)?;
         for platform in test {
             let mut own: Vec<(usize, f64)> = world
                 .runs
@@ -276,9 +285,9 @@ fn new_devices(world: &World, settings: &Settings) -> Result<Value, Failure> {
             let length = own.len();
             front(&mut chance, &mut own, length);
             for count in [0, 1, 3, 5, 10, 20] {
-                let guess = sum.new_platform(world.runs.platforms.row(platform), &own[..count])?;
+                let guess = sum.estimate_platform(world.runs.platforms.row(platform), &own[..count])?;
                 for (workload, log) in &own[20..] {
-                    let said = guess.say(sum.workloads.row(*workload)).0;
+                    let said = guess.predict_log_seconds(sum.workloads.row(*workload)).0;
                     errors
                         .entry(count)
                         .or_default()
@@ -293,21 +302,22 @@ fn new_devices(world: &World, settings: &Settings) -> Result<Value, Failure> {
 
 /// Held-out rows of known workloads and platforms.
 fn rows(world: &World, share: f64, settings: Option<Settings>) -> Result<Value, Failure> {
-    let is_train = |run: &Run| {
-        let hash = mix(group_of(&format!(
+    let is_train = |run: &RunObservation| {
+        let hash = mix_bits(hash_group(&format!(
             "{}@{}",
             world.workload_names[run.workload], world.platform_names[run.platform]
         )));
         ((hash >> 11) as f64 / (1u64 << 53) as f64) < share
     };
-    let (train, test): (Vec<Run>, Vec<Run>) = world.runs.runs.iter().copied().partition(is_train);
-    let train = Runs { runs: train, ..world.runs.clone() };
+    let (train, test): (Vec<RunObservation>, Vec<RunObservation>) =
+        world.runs.runs.iter().copied().partition(is_train);
+    let train = FactorTrainingSet { runs: train, ..world.runs.clone() };
     let is_tuned = settings.is_none();
-    let settings = settings.map_or_else(|| Settings::tuned(&train, 1), Ok)?;
-    let sum = Factored::fit(&train, &settings)?;
-    let errors = test
-        .iter()
-        .map(|run| ((sum.predict(run.workload, run.platform) - run.log_seconds).exp() - 1.0).abs());
+    let settings = settings.map_or_else(|| Settings::tune(&train, 1), Ok)?;
+    let sum = FactorPredictor::fit(&train, &settings)?;
+    let errors = test.iter().map(|run| {
+        ((sum.predict_log_seconds(run.workload, run.platform) - run.log_seconds).exp() - 1.0).abs()
+    });
     let mape = errors.sum::<f64>() / test.len() as f64;
     Ok(
         json!({"share": share, "rank": settings.rank, "ridge": settings.ridge, "tuned": is_tuned, "mape": mape}),

@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// Too few items to learn from.
     #[error("{got} {what} are too few to {purpose}; want at least {want}")]
-    TooLittle {
+    TooFewItems {
         what: &'static str,
         /// Number of items.
         got: usize,

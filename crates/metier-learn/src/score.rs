@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Errors of predictions on held-out rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Score {
+pub struct PredictionScore {
     pub rows: usize,
     /// Mean absolute error.
     pub mae: f64,
@@ -20,20 +20,20 @@ pub struct Score {
     pub within_20: Option<f64>,
 }
 
-impl Score {
+impl PredictionScore {
     /// Computes the errors; relative ones only for measured values above `floor`, because they are
     /// meaningless near 0.
-    pub fn of(measured: &[f64], predicted: &[f64], floor: f64) -> Option<Self> {
+    pub fn compute(measured: &[f64], predicted: &[f64], floor: f64) -> Option<Self> {
         let rows = measured.len();
         if rows == 0 || predicted.len() != rows {
             return None;
         }
-        let errors = || measured.iter().zip(predicted).map(|(is, said)| (is - said).abs());
+        let errors = || measured.iter().zip(predicted).map(|(is, value)| (is - value).abs());
         let relative: Vec<f64> = measured
             .iter()
             .zip(predicted)
             .filter(|(is, _)| is.abs() > floor)
-            .map(|(is, said)| ((is - said) / is).abs())
+            .map(|(is, value)| ((is - value) / is).abs())
             .collect();
         let above = relative.len();
         let share = |limit: f64| {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn errors_near_zero_do_not_count_as_relative_ones() {
-        let score = Score::of(&[10.0, 20.0, 1e-9], &[11.0, 15.0, 1.0], 0.5).unwrap();
+        let score = PredictionScore::compute(&[10.0, 20.0, 1e-9], &[11.0, 15.0, 1.0], 0.5).unwrap();
         assert_eq!((score.rows, score.rows_above_floor), (3, 2));
         assert!((score.mape.unwrap() - (0.1 + 0.25) / 2.0).abs() < 1e-12);
         assert_eq!((score.within_10, score.within_20), (Some(0.5), Some(0.5)));

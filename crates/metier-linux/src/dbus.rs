@@ -2,7 +2,7 @@
 //! starts or stops a systemd unit.
 //!
 //! The maintained crates for this bring an async runtime and some forty dependencies. The launcher
-//! has none and needs the second call as bytes ([`stopping`]). Wire format: D-Bus specification,
+//! has none and needs the second call as bytes ([`stop_unit_messages`]). Wire format: D-Bus specification,
 //! "Message Protocol"; little-endian, protocol version 1.
 
 use std::io::{self, Read, Write};
@@ -12,18 +12,18 @@ use std::time::Duration;
 
 const METHOD_CALL: u8 = 1;
 const METHOD_RETURN: u8 = 2;
-const ERROR: u8 = 3;
+const ERROR_REPLY: u8 = 3;
 /// Largest accepted message; the expected replies are small.
-const LARGEST: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// Destination, object path and interface of the bus itself, and of systemd.
-const BUS: [&str; 3] = ["org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus"];
-const MANAGER: [&str; 3] =
+const BUS_DESTINATION: [&str; 3] = ["org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus"];
+const MANAGER_DESTINATION: [&str; 3] =
     ["org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"];
 
 /// Value of a unit property.
 #[derive(Debug, Clone, Copy)]
-pub enum Property<'a> {
+pub enum UnitProperty<'a> {
     Text(&'a str),
     Flag(bool),
     /// A list of one process id.
@@ -31,18 +31,18 @@ pub enum Property<'a> {
 }
 
 /// A connection to a message bus.
-pub struct Connection {
+pub struct BusConnection {
     stream: UnixStream,
     serial: u32,
 }
 
-impl Connection {
+impl BusConnection {
     /// Connects as the effective user.
     pub fn open(socket: &Path, limit: Duration) -> io::Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(limit))?;
         stream.set_write_timeout(Some(limit))?;
-        stream.write_all(who_we_are().as_bytes())?;
+        stream.write_all(auth_line().as_bytes())?;
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") && line.len() < 512 {
             let mut byte = [0];
@@ -57,23 +57,23 @@ impl Connection {
         }
         stream.write_all(b"BEGIN\r\n")?;
         let mut connection = Self { stream, serial: 0 };
-        let [to, path, interface] = BUS;
+        let [to, path, interface] = BUS_DESTINATION;
         connection.call(to, path, interface, "Hello", "", &[])?;
         Ok(connection)
     }
 
     /// Calls `StartTransientUnit(name, "fail", properties, [])` of the service manager.
-    pub fn start_unit(&mut self, name: &str, properties: &[(&str, Property<'_>)]) -> io::Result<()> {
-        self.manage("StartTransientUnit", "ssa(sv)a(sa(sv))", &unit_body(name, properties))
+    pub fn start_unit(&mut self, name: &str, properties: &[(&str, UnitProperty<'_>)]) -> io::Result<()> {
+        self.call_manager("StartTransientUnit", "ssa(sv)a(sa(sv))", &unit_body(name, properties))
     }
 
     /// Calls `StopUnit(name, "replace")`, which also cancels a pending start.
     pub fn stop_unit(&mut self, name: &str) -> io::Result<()> {
-        self.manage("StopUnit", "ss", &stop_body(name))
+        self.call_manager("StopUnit", "ss", &stop_body(name))
     }
 
-    fn manage(&mut self, member: &str, signature: &str, body: &[u8]) -> io::Result<()> {
-        let [to, path, interface] = MANAGER;
+    fn call_manager(&mut self, member: &str, signature: &str, body: &[u8]) -> io::Result<()> {
+        let [to, path, interface] = MANAGER_DESTINATION;
         self.call(to, path, interface, member, signature, body)
     }
 
@@ -93,7 +93,7 @@ impl Connection {
             let (kind, reply_to, text) = self.receive()?;
             match (kind, reply_to == self.serial) {
                 (METHOD_RETURN, true) => return Ok(()),
-                (ERROR, true) => return Err(io::Error::other(text)),
+                (ERROR_REPLY, true) => return Err(io::Error::other(text)),
                 // Ignore signals and other messages.
                 _ => {}
             }
@@ -107,7 +107,7 @@ impl Connection {
         let word =
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
         let (body_length, fields_length) = (word(4), word(12));
-        if head[0] != b'l' || body_length > LARGEST || fields_length > LARGEST {
+        if head[0] != b'l' || body_length > MAX_MESSAGE_BYTES || fields_length > MAX_MESSAGE_BYTES {
             return Err(io::Error::other("the bus sent an unreadable message"));
         }
         let mut fields = vec![0; fields_length.next_multiple_of(8)];
@@ -126,9 +126,9 @@ impl Connection {
 /// and the call. A bus accepts them in one piece; sd-bus itself also pipelines them. The client
 /// must stay connected until the unit is gone, because systemd asks the bus for the caller's
 /// identity.
-pub fn stopping(name: &str) -> Vec<u8> {
-    let mut all = format!("{}BEGIN\r\n", who_we_are()).into_bytes();
-    let ([to, path, interface], [bus, at, of]) = (MANAGER, BUS);
+pub fn stop_unit_messages(name: &str) -> Vec<u8> {
+    let mut all = format!("{}BEGIN\r\n", auth_line()).into_bytes();
+    let ([to, path, interface], [bus, at, of]) = (MANAGER_DESTINATION, BUS_DESTINATION);
     all.extend(method_call(1, bus, at, of, "Hello", "", &[]));
     all.extend(method_call(2, to, path, interface, "StopUnit", "ss", &stop_body(name)));
     all
@@ -136,7 +136,7 @@ pub fn stopping(name: &str) -> Vec<u8> {
 
 /// The authentication line with the effective user id, which the bus checks against the socket's
 /// credentials.
-fn who_we_are() -> String {
+fn auth_line() -> String {
     // SAFETY: takes no argument and cannot fail.
     let uid = unsafe { libc::geteuid() }.to_string();
     let hex: String = uid.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -154,12 +154,12 @@ fn method_call(
 ) -> Vec<u8> {
     let mut fields = Vec::new();
     for (code, kind, value) in [(1, b'o', path), (2, b's', interface), (3, b's', member), (6, b's', to)] {
-        pad(&mut fields, 8);
+        pad_to(&mut fields, 8);
         fields.extend([code, 1, kind, 0]);
-        string(&mut fields, value);
+        push_string(&mut fields, value);
     }
     if !signature.is_empty() {
-        pad(&mut fields, 8);
+        pad_to(&mut fields, 8);
         fields.extend([8, 1, b'g', 0, signature.len() as u8]);
         fields.extend(signature.bytes());
         fields.push(0);
@@ -169,41 +169,41 @@ fn method_call(
     message.extend(serial.to_le_bytes());
     message.extend((fields.len() as u32).to_le_bytes());
     message.extend(fields);
-    pad(&mut message, 8);
+    pad_to(&mut message, 8);
     message.extend(body);
     message
 }
 
 fn stop_body(name: &str) -> Vec<u8> {
     let mut body = Vec::new();
-    string(&mut body, name);
-    string(&mut body, "replace");
+    push_string(&mut body, name);
+    push_string(&mut body, "replace");
     body
 }
 
-fn unit_body(name: &str, properties: &[(&str, Property<'_>)]) -> Vec<u8> {
+fn unit_body(name: &str, properties: &[(&str, UnitProperty<'_>)]) -> Vec<u8> {
     let mut body = Vec::new();
-    string(&mut body, name);
-    string(&mut body, "fail");
+    push_string(&mut body, name);
+    push_string(&mut body, "fail");
     // An array's length excludes the padding in front of its first element.
     let length_at = start_array(&mut body, 8);
     let first = body.len();
     for (key, value) in properties {
-        pad(&mut body, 8);
-        string(&mut body, key);
+        pad_to(&mut body, 8);
+        push_string(&mut body, key);
         match value {
-            Property::Text(text) => {
+            UnitProperty::Text(text) => {
                 body.extend([1, b's', 0]);
-                string(&mut body, text);
+                push_string(&mut body, text);
             }
-            Property::Flag(flag) => {
+            UnitProperty::Flag(flag) => {
                 body.extend([1, b'b', 0]);
-                word(&mut body, u32::from(*flag));
+                push_u32(&mut body, u32::from(*flag));
             }
-            Property::Process(pid) => {
+            UnitProperty::Process(pid) => {
                 body.extend([2, b'a', b'u', 0]);
-                word(&mut body, 4);
-                word(&mut body, *pid);
+                push_u32(&mut body, 4);
+                push_u32(&mut body, *pid);
             }
         }
     }
@@ -214,23 +214,23 @@ fn unit_body(name: &str, properties: &[(&str, Property<'_>)]) -> Vec<u8> {
 }
 
 fn start_array(out: &mut Vec<u8>, alignment: usize) -> usize {
-    word(out, 0);
+    push_u32(out, 0);
     let at = out.len() - 4;
-    pad(out, alignment);
+    pad_to(out, alignment);
     at
 }
 
-fn pad(out: &mut Vec<u8>, to: usize) {
+fn pad_to(out: &mut Vec<u8>, to: usize) {
     out.resize(out.len().next_multiple_of(to), 0);
 }
 
-fn word(out: &mut Vec<u8>, value: u32) {
-    pad(out, 4);
+fn push_u32(out: &mut Vec<u8>, value: u32) {
+    pad_to(out, 4);
     out.extend(value.to_le_bytes());
 }
 
-fn string(out: &mut Vec<u8>, text: &str) {
-    word(out, text.len() as u32);
+fn push_string(out: &mut Vec<u8>, text: &str) {
+    push_u32(out, text.len() as u32);
     out.extend(text.bytes());
     out.push(0);
 }
@@ -285,10 +285,10 @@ mod tests {
     #[test]
     fn the_reply_serial_is_found_among_other_fields() {
         let mut fields = vec![6, 1, b's', 0];
-        string(&mut fields, ":1.5");
-        pad(&mut fields, 8);
+        push_string(&mut fields, ":1.5");
+        pad_to(&mut fields, 8);
         fields.extend([5, 1, b'u', 0]);
-        word(&mut fields, 42);
+        push_u32(&mut fields, 42);
         assert_eq!(reply_serial(&fields), Some(42));
         for cut in 0..fields.len() {
             let _ = reply_serial(&fields[..cut]);
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_stops_a_unit_is_said_in_one_piece() {
-        let all = stopping("metier_1_2_abcdefgh.slice");
+        let all = stop_unit_messages("metier_1_2_abcdefgh.slice");
         let begins = all.windows(7).position(|bytes| bytes == b"BEGIN\r\n").unwrap() + 7;
         assert!(all.starts_with(b"\0AUTH EXTERNAL "));
         let mut at = begins;
@@ -315,8 +315,10 @@ mod tests {
 
     #[test]
     fn the_array_length_leaves_out_the_padding_before_it() {
-        let body =
-            unit_body("x.scope", &[("Delegate", Property::Flag(true)), ("PIDs", Property::Process(9))]);
+        let body = unit_body(
+            "x.scope",
+            &[("Delegate", UnitProperty::Flag(true)), ("PIDs", UnitProperty::Process(9))],
+        );
         // "x.scope" ends at 12, "fail" at 21; the length word stands at 24, elements from 32.
         let length = u32_at(&body, 24).unwrap() as usize;
         assert_eq!(u32_at(&body, 32 + length - 4), Some(9), "the array ends with the process id");

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use metier_types::RunId;
 
-use crate::cgroup::{Group, slice};
-use crate::{Roots, file, proc_stat};
+use crate::cgroup::{RunCgroup, systemd_slice};
+use crate::{KernelRoots, kernel_file, proc_stat};
 
 /// Largest nesting depth of searched groups.
-const DEEPEST: u32 = 32;
+const MAX_DEPTH: u32 = 32;
 
 /// Owner mark for a label: process id and start time, and the boot id.
-pub fn owner_mark(roots: &Roots) -> String {
+pub fn owner_mark(roots: &KernelRoots) -> String {
     let pid = std::process::id();
     format!("{pid}-{}-{}", start_time(roots, pid).unwrap_or(0), boot_id(roots))
 }
 
 /// Whether the owner in such a mark is gone; `false` for other marks.
-pub fn is_owner_gone(roots: &Roots, mark: &str) -> bool {
+pub fn is_owner_gone(roots: &KernelRoots, mark: &str) -> bool {
     let mut parts = mark.splitn(3, '-');
     let mut number = || parts.next()?.parse::<u64>().ok();
     let (Some(pid), Some(started)) = (number(), number()) else { return false };
@@ -28,38 +28,38 @@ pub fn is_owner_gone(roots: &Roots, mark: &str) -> bool {
 }
 
 /// Name of a run's group, made of its owner and the run.
-pub fn group_name(roots: &Roots, run: RunId) -> String {
+pub fn group_name(roots: &KernelRoots, run: RunId) -> String {
     let pid = std::process::id();
     format!("metier-{pid}-{}-{}", start_time(roots, pid).unwrap_or(0), run.short())
 }
 
-pub fn boot_id(roots: &Roots) -> String {
-    file::text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
+pub fn boot_id(roots: &KernelRoots) -> String {
+    kernel_file::read_text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
 }
 
 /// Start time in clock ticks since boot: field 22 of `/proc/PID/stat`. `None` for a zombie, since
 /// some parents never collect their children.
-pub fn start_time(roots: &Roots, pid: u32) -> Option<u64> {
-    proc_stat::read(&roots.proc, pid).filter(|stat| !stat.has_ended()).map(|stat| stat.start_ticks)
+pub fn start_time(roots: &KernelRoots, pid: u32) -> Option<u64> {
+    proc_stat::read_process(&roots.proc, pid).filter(|stat| !stat.has_ended()).map(|stat| stat.start_ticks)
 }
 
-pub fn is_alive(roots: &Roots, pid: u32, started: u64) -> bool {
+pub fn is_alive(roots: &KernelRoots, pid: u32, started: u64) -> bool {
     start_time(roots, pid) == Some(started)
 }
 
 /// Whether a name has the form of [`group_name`] and its owner is gone.
-pub fn is_ownerless(roots: &Roots, name: &str) -> bool {
-    owner_in(name).is_some_and(|(pid, started)| !is_alive(roots, pid, started))
+pub fn has_dead_owner(roots: &KernelRoots, name: &str) -> bool {
+    parse_owner(name).is_some_and(|(pid, started)| !is_alive(roots, pid, started))
 }
 
 /// Kills all processes of a run's group and removes it.
-pub fn end_group(group: &Group) {
-    group.remove.iter().for_each(|folder| remove(folder));
+pub fn remove_group(group: &RunCgroup) {
+    group.remove.iter().for_each(|folder| kill_and_remove(folder));
 }
 
 /// Process id and start time in `metier-PID-START-RUN`, or in a slice name of that form.
-pub fn owner_in(name: &str) -> Option<(u32, u64)> {
-    let group = slice::group_name(name);
+pub fn parse_owner(name: &str) -> Option<(u32, u64)> {
+    let group = systemd_slice::group_name(name);
     let name = group.as_deref().unwrap_or(name);
     let mut parts = name.strip_prefix("metier-")?.splitn(3, '-');
     let owner = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -68,35 +68,35 @@ pub fn owner_in(name: &str) -> Option<(u32, u64)> {
 }
 
 /// Processes in a group and in its subgroups.
-pub fn members(group: &Path, depth: u32) -> Vec<i32> {
+pub fn list_members(group: &Path, depth: u32) -> Vec<i32> {
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let mut pids: Vec<i32> =
         text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 1).collect();
-    if depth < DEEPEST {
-        pids.extend(below(group).iter().flat_map(|inner| members(inner, depth + 1)));
+    if depth < MAX_DEPTH {
+        pids.extend(list_subgroups(group).iter().flat_map(|inner| list_members(inner, depth + 1)));
     }
     pids
 }
 
-fn below(group: &Path) -> Vec<PathBuf> {
+fn list_subgroups(group: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(group).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect()
 }
 
 /// Kills the processes of a group and removes its folder.
-pub fn remove(group: &Path) {
+pub fn kill_and_remove(group: &Path) {
     for _ in 0..100 {
         if remove_folders(group, 0) || !group.exists() {
             return;
         }
-        kill(group);
+        kill_members(group);
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 
-pub fn kill(group: &Path) {
+pub fn kill_members(group: &Path) {
     if fs::write(group.join("cgroup.kill"), "1").is_err() {
-        for pid in members(group, 0) {
+        for pid in list_members(group, 0) {
             // SAFETY: passes no memory; only processes of metier's runs are in this group.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
@@ -105,8 +105,8 @@ pub fn kill(group: &Path) {
 
 /// Removes subgroups before their parent. It uses `rmdir` only, so no file can be lost.
 fn remove_folders(group: &Path, depth: u32) -> bool {
-    if depth < DEEPEST {
-        for inner in below(group) {
+    if depth < MAX_DEPTH {
+        for inner in list_subgroups(group) {
             remove_folders(&inner, depth + 1);
         }
     }
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn only_names_of_ours_are_taken_for_ours() {
-        assert_eq!(owner_in("metier-12-345-3a5c7e9d"), Some((12, 345)));
-        assert_eq!(owner_in("metier_12_345_3a5c7e9d.slice"), Some((12, 345)));
+        assert_eq!(parse_owner("metier-12-345-3a5c7e9d"), Some((12, 345)));
+        assert_eq!(parse_owner("metier_12_345_3a5c7e9d.slice"), Some((12, 345)));
         for other in [
             "metier",
             "metier_12_345_3a5c7e9d",
@@ -131,13 +131,13 @@ mod tests {
             "metier-x-1-3a5c7e9d",
             "docker",
         ] {
-            assert_eq!(owner_in(other), None, "{other}");
+            assert_eq!(parse_owner(other), None, "{other}");
         }
     }
 
     #[test]
     fn we_are_alive_and_a_recycled_number_is_not_us() {
-        let roots = Roots::default();
+        let roots = KernelRoots::default();
         let pid = std::process::id();
         let started = start_time(&roots, pid).unwrap();
         assert!(is_alive(&roots, pid, started));
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_owner_that_only_waits_to_be_collected_is_not_alive() {
-        let roots = Roots::default();
+        let roots = KernelRoots::default();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let started = start_time(&roots, child.id()).unwrap();
         assert!(is_alive(&roots, child.id(), started));

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use metier_types::{Bytes, Celsius, Hertz, HostReading, HostState, Ratio, Seconds};
 
-use crate::Roots;
-use crate::file::{self, Held, kib_field, pressure_micros};
+use crate::KernelRoots;
+use crate::firmware_throttling;
+use crate::kernel_file::{self, KernelFile, kib_field, pressure_micros};
 use crate::proc_stat::{self, CpuTimes};
-use crate::throttling;
 
 /// Counters of the whole host at one moment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,55 +24,56 @@ pub struct HostCounters {
 
 /// Repeatedly reads the host's state.
 pub struct HostMeter {
-    stat: Option<Held>,
-    load: Option<Held>,
-    memory: Option<Held>,
-    pressure: [Option<Held>; 3],
-    frequencies: Vec<Held>,
-    zones: Vec<Held>,
+    stat: Option<KernelFile>,
+    load: Option<KernelFile>,
+    memory: Option<KernelFile>,
+    pressure: [Option<KernelFile>; 3],
+    frequencies: Vec<KernelFile>,
+    zones: Vec<KernelFile>,
     /// Why the firmware throttles the board (Raspberry Pi).
-    throttling: Option<Held>,
+    throttling: Option<KernelFile>,
     governor: Option<String>,
     tick_ns: u64,
 }
 
 impl HostMeter {
     /// Opens the files that exist.
-    pub fn open(roots: &Roots) -> Self {
+    pub fn open(roots: &KernelRoots) -> Self {
         let cpus = roots.sys.join("devices/system/cpu");
-        let governors: std::collections::BTreeSet<String> = numbered(&cpus, "cpu")
-            .filter_map(|cpu| file::text(cpu.join("cpufreq/scaling_governor")))
+        let governors: std::collections::BTreeSet<String> = numbered_folders(&cpus, "cpu")
+            .filter_map(|cpu| kernel_file::read_text(cpu.join("cpufreq/scaling_governor")))
             .collect();
         Self {
-            stat: Held::open(roots.proc.join("stat")),
-            load: Held::open(roots.proc.join("loadavg")),
-            memory: Held::open(roots.proc.join("meminfo")),
-            pressure: ["cpu", "memory", "io"].map(|name| Held::open(roots.proc.join("pressure").join(name))),
-            frequencies: numbered(&cpus, "cpu")
-                .filter_map(|cpu| Held::open(cpu.join("cpufreq/scaling_cur_freq")))
+            stat: KernelFile::open(roots.proc.join("stat")),
+            load: KernelFile::open(roots.proc.join("loadavg")),
+            memory: KernelFile::open(roots.proc.join("meminfo")),
+            pressure: ["cpu", "memory", "io"]
+                .map(|name| KernelFile::open(roots.proc.join("pressure").join(name))),
+            frequencies: numbered_folders(&cpus, "cpu")
+                .filter_map(|cpu| KernelFile::open(cpu.join("cpufreq/scaling_cur_freq")))
                 .take(64)
                 .collect(),
-            zones: numbered(&roots.sys.join("class/thermal"), "thermal_zone")
-                .filter_map(|zone| Held::open(zone.join("temp")))
+            zones: numbered_folders(&roots.sys.join("class/thermal"), "thermal_zone")
+                .filter_map(|zone| KernelFile::open(zone.join("temp")))
                 .take(32)
                 .collect(),
-            throttling: throttling::open(roots),
+            throttling: firmware_throttling::open_flags(roots),
             governor: (governors.len() == 1).then(|| governors.into_iter().next()).flatten(),
             tick_ns: 1_000_000_000 / proc_stat::ticks_per_second(),
         }
     }
 
-    pub fn reading(&mut self) -> HostReading {
+    pub fn read(&mut self) -> HostReading {
         let mut reading = HostReading::default();
-        if let Some(text) = self.load.as_mut().and_then(Held::text) {
+        if let Some(text) = self.load.as_mut().and_then(KernelFile::read_text) {
             let mut words = text.split_whitespace();
             reading.load1 = words.next().and_then(|word| word.parse().ok());
             reading.runnable = words.nth(2).and_then(|word| word.split_once('/')?.0.parse().ok());
         }
-        let memory = self.memory.as_mut().and_then(Held::text);
+        let memory = self.memory.as_mut().and_then(KernelFile::read_text);
         reading.memory_available_bytes = memory.and_then(|text| kib_field(text, "MemAvailable")).map(Bytes);
         let khz: Vec<f64> =
-            self.frequencies.iter_mut().filter_map(|f| f.number()).map(|khz| khz as f64).collect();
+            self.frequencies.iter_mut().filter_map(|f| f.read_number()).map(|khz| khz as f64).collect();
         if !khz.is_empty() {
             reading.frequency_hertz = Some(Hertz(khz.iter().sum::<f64>() / khz.len() as f64 * 1e3));
         }
@@ -80,11 +81,11 @@ impl HostMeter {
         let hottest = self
             .zones
             .iter_mut()
-            .filter_map(|z| z.text()?.trim().parse::<i64>().ok())
+            .filter_map(|z| z.read_text()?.trim().parse::<i64>().ok())
             .filter(|t| *t > 0)
             .max();
         reading.temperature_celsius = hottest.map(|milli| Celsius(milli as f64 / 1e3));
-        if let Some(held) = self.throttling.as_mut().and_then(throttling::read)
+        if let Some(held) = self.throttling.as_mut().and_then(firmware_throttling::read_flags)
             && let Ok(held) = serde_json::to_value(held)
         {
             reading.extra.insert("throttling".into(), held);
@@ -93,15 +94,20 @@ impl HostMeter {
     }
 
     /// Reads the host's counters.
-    pub fn counters(&mut self) -> HostCounters {
+    pub fn read_counters(&mut self) -> HostCounters {
         let mut counters = HostCounters::default();
-        if let Some(times) = self.stat.as_mut().and_then(Held::text).and_then(CpuTimes::of_host) {
+        if let Some(times) = self.stat.as_mut().and_then(KernelFile::read_text).and_then(CpuTimes::parse_host)
+        {
             counters.busy_ns = Some(times.busy() * self.tick_ns);
             counters.steal_ns = times.steal.map(|ticks| ticks * self.tick_ns);
             counters.total_ns = Some(times.total() * self.tick_ns);
         }
         for (value, held) in counters.pressure_ns.iter_mut().zip(&mut self.pressure) {
-            *value = held.as_mut().and_then(Held::text).and_then(pressure_micros).map(|micros| micros * 1000);
+            *value = held
+                .as_mut()
+                .and_then(KernelFile::read_text)
+                .and_then(pressure_micros)
+                .map(|micros| micros * 1000);
         }
         counters
     }
@@ -117,7 +123,7 @@ impl HostMeter {
     }
 
     /// State over a run: readings before and after, and the differences of the counters.
-    pub fn state(
+    pub fn state_over_run(
         &self,
         (before, at_start): (HostReading, HostCounters),
         (after, at_end): (HostReading, HostCounters),
@@ -156,20 +162,20 @@ impl HostMeter {
 }
 
 /// Largest number of processors.
-const MOST_CPUS: usize = 1024;
+const MAX_CPUS: usize = 1024;
 
 /// Online CPUs from a list such as `0-3,5`; empty if the kernel does not report them.
-pub fn online(roots: &Roots) -> Vec<i32> {
-    let text = crate::file::text(roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
+pub fn online_cpus(roots: &KernelRoots) -> Vec<i32> {
+    let text = crate::kernel_file::read_text(roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
     let range = |part: &str| -> Option<std::ops::RangeInclusive<i32>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
     };
-    text.split(',').filter_map(range).flatten().take(MOST_CPUS).collect()
+    text.split(',').filter_map(range).flatten().take(MAX_CPUS).collect()
 }
 
 /// Folders `cpu0`, `cpu1` … in numeric order.
-pub fn numbered(folder: &std::path::Path, prefix: &str) -> impl Iterator<Item = PathBuf> {
+pub fn numbered_folders(folder: &std::path::Path, prefix: &str) -> impl Iterator<Item = PathBuf> {
     let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -188,9 +194,9 @@ mod tests {
 
     use super::*;
 
-    fn tree() -> (tempfile::TempDir, Roots) {
+    fn tree() -> (tempfile::TempDir, KernelRoots) {
         let folder = tempfile::tempdir().unwrap();
-        let roots = Roots {
+        let roots = KernelRoots {
             proc: folder.path().join("proc"),
             sys: folder.path().join("sys"),
             etc: folder.path().into(),
@@ -204,8 +210,8 @@ mod tests {
     fn a_host_without_sensors_gives_none_not_zero() {
         let (_folder, roots) = tree();
         let mut meter = HostMeter::open(&roots);
-        assert_eq!(meter.reading(), HostReading::default());
-        assert!(meter.counters().busy_ns.is_none());
+        assert_eq!(meter.read(), HostReading::default());
+        assert!(meter.read_counters().busy_ns.is_none());
         assert!(!meter.has_frequency() && !meter.has_temperature());
     }
 
@@ -227,7 +233,7 @@ mod tests {
             write(roots.sys.join(format!("class/thermal/thermal_zone{zone}/temp")), temp);
         }
         let mut meter = HostMeter::open(&roots);
-        let reading = meter.reading();
+        let reading = meter.read();
         assert_eq!((reading.load1, reading.runnable), (Some(1.5), Some(3)));
         assert_eq!(reading.memory_available_bytes, Some(Bytes(5120)));
         assert_eq!(reading.frequency_hertz, Some(Hertz(1.5e9)));
@@ -240,7 +246,7 @@ mod tests {
         let path = roots.sys.join("devices/platform/soc/soc:firmware/get_throttled");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "50005\n").unwrap();
-        let reading = HostMeter::open(&roots).reading();
+        let reading = HostMeter::open(&roots).read();
         assert_eq!(reading.extra["throttling"]["under_voltage"], true);
         assert_eq!(reading.extra["throttling"]["frequency_capped"], false);
     }
@@ -255,7 +261,7 @@ mod tests {
             pressure_ns: [Some(0), None, Some(500_000_000 * busy)],
         };
         let reading = HostReading::default;
-        let state = HostMeter::open(&roots).state(
+        let state = HostMeter::open(&roots).state_over_run(
             (reading(), at(0, 0, 0)),
             (reading(), at(4, 2, 10)),
             Seconds(5.0),

@@ -1,33 +1,33 @@
 //! Interfaces of the Linux kernel, one module each.
 //!
-//! Readers take the folders of `/proc`, `/sys` and `/etc` as a parameter ([`Roots`]). An absent
+//! Readers take the folders of `/proc`, `/sys` and `/etc` as a parameter ([`KernelRoots`]). An absent
 //! value is `None`, never 0. This crate is independent of runs and stores.
 //!
 //! - [`cgroup`] creates and reads control groups; [`group_owner`] names them after the creating
 //!   process.
-//! - [`events`] observes process events; [`counters`] counts processor events.
+//! - [`process_events`] observes process events; [`read_counters`] counts processor events.
 //! - [`host`] reads load, pressure, clocks and temperatures.
-//! - [`consumers`] attributes CPU time to processes.
+//! - [`cpu_consumers`] attributes CPU time to processes.
 //! - [`packet_socket`] opens unix packet sockets.
 //! - [`proc_stat`] parses the CPU times of processes and processors.
 //! - [`signals`] blocks stop signals and reads them from a descriptor.
 //! - [`stop_request`] handles the signals that stop a long-running process.
 
 pub mod cgroup;
-pub mod consumers;
-pub mod counters;
+pub mod cpu_consumers;
 pub mod dbus;
-pub mod events;
-pub mod file;
+pub mod firmware_throttling;
 pub mod group_owner;
 pub mod host;
+pub mod kernel_file;
+mod kernel_roots;
 pub mod netlink;
 pub mod packet_socket;
+pub mod perf_counters;
 pub mod proc_stat;
-mod roots;
+pub mod process_events;
 pub mod signals;
 pub mod stop_request;
-pub mod throttling;
-pub mod wake;
+pub mod wakeup;
 
-pub use roots::Roots;
+pub use kernel_roots::KernelRoots;

@@ -4,20 +4,20 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Receive buffer for events between two reads; a burst beyond it is counted as lost.
-static ROOM: libc::c_int = 32 << 20;
+static RECEIVE_BUFFER_BYTES: libc::c_int = 32 << 20;
 /// Messages received with one system call.
-const BATCH: usize = 64;
-const MESSAGE: usize = 1024;
+const MESSAGES_PER_CALL: usize = 64;
+const MESSAGE_BYTES: usize = 1024;
 
 /// A non-blocking netlink socket.
-pub struct Socket {
+pub struct NetlinkSocket {
     fd: OwnedFd,
-    buffers: Box<[[u8; MESSAGE]; BATCH]>,
+    buffers: Box<[[u8; MESSAGE_BYTES]; MESSAGES_PER_CALL]>,
     /// Number of times the kernel reported dropped messages.
     pub overruns: u64,
 }
 
-impl Socket {
+impl NetlinkSocket {
     /// Opens a socket of a family and joins multicast groups.
     pub fn open(family: libc::c_int, groups: u32) -> io::Result<Self> {
         // SAFETY: passes plain numbers; the result is checked before it is owned.
@@ -35,9 +35,14 @@ impl Socket {
         // SAFETY: sockaddr_nl is plain data; all zero is a valid value, and its size is passed.
         unsafe {
             for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-                let room = (&raw const ROOM).cast();
-                if libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, room, size_of_val(&ROOM) as u32)
-                    == 0
+                let room = (&raw const RECEIVE_BUFFER_BYTES).cast();
+                if libc::setsockopt(
+                    fd.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    option,
+                    room,
+                    size_of_val(&RECEIVE_BUFFER_BYTES) as u32,
+                ) == 0
                 {
                     break;
                 }
@@ -50,7 +55,7 @@ impl Socket {
                 return Err(io::Error::last_os_error());
             }
         }
-        Ok(Self { fd, buffers: Box::new([[0; MESSAGE]; BATCH]), overruns: 0 })
+        Ok(Self { fd, buffers: Box::new([[0; MESSAGE_BYTES]; MESSAGES_PER_CALL]), overruns: 0 })
     }
 
     /// Sends one message: header fields and a payload.
@@ -68,7 +73,7 @@ impl Socket {
     }
 
     /// Waits up to a second for the answer to a request, and passes it to `take`.
-    pub fn answer(&mut self, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    pub fn receive_answer(&mut self, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid entry.
         if unsafe { libc::poll(&mut poll, 1, 1000) } <= 0 {
@@ -81,7 +86,7 @@ impl Socket {
     /// Passes the type and payload of every pending message to `take`.
     pub fn drain(&mut self, take: &mut impl FnMut(u16, &[u8])) {
         loop {
-            let mut lengths = [0usize; BATCH];
+            let mut lengths = [0usize; MESSAGES_PER_CALL];
             let count = match self.receive(&mut lengths) {
                 Ok(count) => count,
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
@@ -91,22 +96,22 @@ impl Socket {
                 Err(_) => return,
             };
             for (buffer, length) in self.buffers.iter().zip(lengths).take(count) {
-                each_message(&buffer[..length.min(MESSAGE)], take);
+                for_each_message(&buffer[..length.min(MESSAGE_BYTES)], take);
             }
-            if count < BATCH {
+            if count < MESSAGES_PER_CALL {
                 return;
             }
         }
     }
 
-    fn receive(&mut self, lengths: &mut [usize; BATCH]) -> io::Result<usize> {
+    fn receive(&mut self, lengths: &mut [usize; MESSAGES_PER_CALL]) -> io::Result<usize> {
         // SAFETY: all headers are zeroed, then point to buffers that outlive the call.
         unsafe {
-            let mut parts: [libc::iovec; BATCH] = std::mem::zeroed();
-            let mut headers: [libc::mmsghdr; BATCH] = std::mem::zeroed();
+            let mut parts: [libc::iovec; MESSAGES_PER_CALL] = std::mem::zeroed();
+            let mut headers: [libc::mmsghdr; MESSAGES_PER_CALL] = std::mem::zeroed();
             for ((part, header), buffer) in parts.iter_mut().zip(&mut headers).zip(self.buffers.iter_mut()) {
                 part.iov_base = buffer.as_mut_ptr().cast();
-                part.iov_len = MESSAGE;
+                part.iov_len = MESSAGE_BYTES;
                 header.msg_hdr.msg_iov = part;
                 header.msg_hdr.msg_iovlen = 1;
             }
@@ -114,7 +119,7 @@ impl Socket {
             let got = libc::recvmmsg(
                 self.fd.as_raw_fd(),
                 headers.as_mut_ptr(),
-                BATCH as u32,
+                MESSAGES_PER_CALL as u32,
                 flags,
                 std::ptr::null_mut(),
             );
@@ -130,7 +135,7 @@ impl Socket {
 }
 
 /// Iterates over the netlink messages of one datagram.
-fn each_message(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
+fn for_each_message(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
     while bytes.len() >= 16 {
         let Some(length) = u32_at(bytes, 0).map(|l| l as usize).filter(|l| (16..=bytes.len()).contains(l))
         else {
@@ -143,7 +148,7 @@ fn each_message(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
 }
 
 /// Iterates over netlink attributes: type and payload.
-pub fn each_attribute(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
+pub fn for_each_attribute(mut bytes: &[u8], take: &mut impl FnMut(u16, &[u8])) {
     while bytes.len() >= 4 {
         let length = u16::from_ne_bytes([bytes[0], bytes[1]]) as usize;
         let kind = u16::from_ne_bytes([bytes[2], bytes[3]]) & 0x3fff;
@@ -174,8 +179,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_the_walkers_panic_or_loop(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            each_message(&bytes, &mut |_, payload| each_attribute(payload, &mut |_, _| {}));
-            each_attribute(&bytes, &mut |_, payload| each_attribute(payload, &mut |_, _| {}));
+            for_each_message(&bytes, &mut |_, payload| for_each_attribute(payload, &mut |_, _| {}));
+            for_each_attribute(&bytes, &mut |_, payload| for_each_attribute(payload, &mut |_, _| {}));
         }
     }
 }

@@ -12,14 +12,14 @@ const BACKLOG: libc::c_int = 4;
 
 /// The process at the other end of a unix socket, as reported by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
+pub struct SocketPeer {
     /// Process id in this namespace; 0 if the process is not visible from it.
     pub pid: u32,
     pub uid: u32,
 }
 
 /// Credentials of the connected process.
-pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<SocketPeer> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the structure and its size are valid and fit the option.
@@ -35,7 +35,7 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     if got != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Peer { pid: credentials.pid.max(0) as u32, uid: credentials.uid })
+    Ok(SocketPeer { pid: credentials.pid.max(0) as u32, uid: credentials.uid })
 }
 
 /// Opens a listening socket at a path; accepting from it does not block.
@@ -68,7 +68,7 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Accepts the next connection, and reads the credentials of its peer.
-pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Peer)> {
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SocketPeer)> {
     let none = std::ptr::null_mut();
     // SAFETY: requests no address; the descriptor is checked before it is owned.
     let socket = unsafe {
@@ -78,7 +78,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Peer)> {
         }
         OwnedFd::from_raw_fd(fd)
     };
-    let peer = peer(std::os::fd::AsFd::as_fd(&socket))?;
+    let peer = peer_credentials(std::os::fd::AsFd::as_fd(&socket))?;
     Ok((socket, peer))
 }
 

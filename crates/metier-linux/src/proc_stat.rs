@@ -68,7 +68,7 @@ impl<'a> ProcessStat<'a> {
 }
 
 /// Reads one process below `proc`; `None` if it is gone.
-pub fn read(proc: &Path, pid: u32) -> Option<ProcessStat<'static>> {
+pub fn read_process(proc: &Path, pid: u32) -> Option<ProcessStat<'static>> {
     let mut buffer = Vec::new();
     let stat = read_into(proc, pid, &mut buffer)?;
     Some(ProcessStat { name: Cow::Owned(stat.name.into_owned()), ..stat })
@@ -85,7 +85,7 @@ pub fn read_into<'b>(proc: &Path, pid: u32, buffer: &'b mut Vec<u8>) -> Option<P
 }
 
 /// Process ids below `proc`.
-pub fn pids(proc: &Path) -> impl Iterator<Item = u32> + use<> {
+pub fn list_pids(proc: &Path) -> impl Iterator<Item = u32> + use<> {
     let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
@@ -114,12 +114,12 @@ pub struct CpuTimes {
 
 impl CpuTimes {
     /// All processors together: the first line of `/proc/stat`.
-    pub fn of_host(text: &str) -> Option<Self> {
+    pub fn parse_host(text: &str) -> Option<Self> {
         Self::parse_columns(text.lines().next()?.strip_prefix("cpu ")?)
     }
 
     /// Each processor by its number.
-    pub fn of_each_core(text: &str) -> impl Iterator<Item = (u32, Self)> {
+    pub fn parse_cores(text: &str) -> impl Iterator<Item = (u32, Self)> {
         text.lines().filter_map(|line| {
             let (number, columns) = line.strip_prefix("cpu")?.split_once(' ')?;
             Some((number.parse().ok()?, Self::parse_columns(columns)?))
@@ -188,7 +188,7 @@ mod tests {
         #[test]
         fn no_line_panics(line in prop::collection::vec(any::<u8>(), 0..200)) {
             ProcessStat::parse(&line);
-            CpuTimes::of_host(&String::from_utf8_lossy(&line));
+            CpuTimes::parse_host(&String::from_utf8_lossy(&line));
         }
     }
 
@@ -218,22 +218,22 @@ mod tests {
     #[test]
     fn this_process_is_read_from_the_real_proc() {
         let (proc, own) = (Path::new("/proc"), std::process::id());
-        let stat = read(proc, own).unwrap();
+        let stat = read_process(proc, own).unwrap();
         assert!(stat.start_ticks > 0 && stat.resident_pages > 0 && !stat.has_ended());
         assert_eq!(stat.parent, std::os::unix::process::parent_id());
-        assert!(pids(proc).any(|pid| pid == own));
-        assert_eq!(read(proc, u32::MAX), None);
+        assert!(list_pids(proc).any(|pid| pid == own));
+        assert_eq!(read_process(proc, u32::MAX), None);
     }
 
     #[test]
     fn processor_time_is_sorted_by_mode() {
         let text = "cpu  1 2 3 40 50 6 7 80 1 1\ncpu0 1 2 3 40 50 6 7\ncpu12 0 0 0 9 0 0 0 1\nintr 5\n";
-        let host = CpuTimes::of_host(text).unwrap();
+        let host = CpuTimes::parse_host(text).unwrap();
         assert_eq!((host.busy(), host.total(), host.steal), (19, 189, Some(80)));
         let cores: Vec<_> =
-            CpuTimes::of_each_core(text).map(|(n, times)| (n, times.busy(), times.total())).collect();
+            CpuTimes::parse_cores(text).map(|(n, times)| (n, times.busy(), times.total())).collect();
         assert_eq!(cores, [(0, 19, 109), (12, 0, 10)]);
-        assert_eq!(CpuTimes::of_host("cpu  1 2 3\n"), None);
-        assert_eq!(CpuTimes::of_host("cpu0 1 2 3 4 5 6 7\n"), None);
+        assert_eq!(CpuTimes::parse_host("cpu  1 2 3\n"), None);
+        assert_eq!(CpuTimes::parse_host("cpu0 1 2 3 4 5 6 7\n"), None);
     }
 }

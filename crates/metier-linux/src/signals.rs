@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-const TAKEN: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+const BLOCKED_SIGNALS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 /// Those of them that ask a batch of runs to stop.
 const STOPPING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -23,7 +23,7 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 /// Lets this thread get them again; may be called between fork and exec.
 pub fn unblock() {
     // SAFETY: the set is plain data.
-    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &set_of(&TAKEN), std::ptr::null_mut()) };
+    unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &set_of(&BLOCKED_SIGNALS), std::ptr::null_mut()) };
 }
 
 /// Whether a blocked signal waits that asks to stop.
@@ -47,21 +47,21 @@ pub fn take_pending_stop() -> bool {
 
 /// A signal that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Came {
+pub struct ReceivedSignal {
     pub signal: i32,
     /// Whether the terminal sent it, and so to the command as well.
     pub from_terminal: bool,
 }
 
 /// INT, TERM, HUP and QUIT, blocked for this thread and those it starts, until dropped.
-pub struct Signals {
+pub struct StopSignals {
     fd: OwnedFd,
     before: libc::sigset_t,
 }
 
-impl Signals {
+impl StopSignals {
     pub fn take() -> io::Result<Self> {
-        let set = set_of(&TAKEN);
+        let set = set_of(&BLOCKED_SIGNALS);
         // SAFETY: the old set is plain data that the call fills; the descriptor is checked before it is owned.
         unsafe {
             let mut before: libc::sigset_t = std::mem::zeroed();
@@ -80,20 +80,20 @@ impl Signals {
     }
 
     /// What was blocked before we came, and is to be blocked for commands: bit n-1 for signal n.
-    pub fn mask_before(&self) -> u64 {
+    pub fn previous_mask(&self) -> u64 {
         // SAFETY: the set was filled by the kernel.
         let is_blocked = |signal: i32| unsafe { libc::sigismember(&self.before, signal) == 1 };
         (1..=64).filter(|signal| is_blocked(*signal)).fold(0, |mask, signal| mask | 1 << (signal - 1))
     }
 
     /// The next one that has come.
-    pub fn next(&self) -> Option<Came> {
+    pub fn next(&self) -> Option<ReceivedSignal> {
         // SAFETY: the structure is plain data, its size is passed, and it is used only when filled whole.
         unsafe {
             let mut info: libc::signalfd_siginfo = std::mem::zeroed();
             let size = size_of::<libc::signalfd_siginfo>();
             let got = libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size);
-            (got == size as isize).then_some(Came {
+            (got == size as isize).then_some(ReceivedSignal {
                 signal: info.ssi_signo as i32,
                 from_terminal: info.ssi_code == libc::SI_KERNEL,
             })
@@ -101,7 +101,7 @@ impl Signals {
     }
 }
 
-impl Drop for Signals {
+impl Drop for StopSignals {
     fn drop(&mut self) {
         // SAFETY: the set is the one that was in force before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };

@@ -14,7 +14,7 @@ pub struct StopRequest {
 }
 
 impl StopRequest {
-    /// A request that only [`StopRequest::ask`] makes.
+    /// A request that only [`StopRequest::request`] makes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -22,23 +22,23 @@ impl StopRequest {
     /// A request that SIGINT and SIGTERM make too, for a process that only works on the queue.
     pub fn on_signals() -> Self {
         for signal in [libc::SIGINT, libc::SIGTERM] {
-            let handler: extern "C" fn(libc::c_int) = note;
+            let handler: extern "C" fn(libc::c_int) = record_signal;
             // SAFETY: the handler only stores to an atomic.
             unsafe { libc::signal(signal, handler as libc::sighandler_t) };
         }
         Self { signals: true, ..Self::default() }
     }
 
-    pub fn ask(&self) {
+    pub fn request(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
 
     /// Whether the request was made.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.asked.load(Ordering::Relaxed) || (self.signals && SIGNALLED.load(Ordering::Relaxed))
     }
 }
 
-extern "C" fn note(_: libc::c_int) {
+extern "C" fn record_signal(_: libc::c_int) {
     SIGNALLED.store(true, Ordering::Relaxed);
 }

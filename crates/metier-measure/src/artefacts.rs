@@ -6,49 +6,54 @@
 use std::fs::File;
 use std::io::Read;
 
-use metier_types::{Run, Warning};
+use metier_types::{Run, RunWarning};
 
-use crate::Spec;
-use crate::observer::Keep;
+use crate::RunSpec;
+use crate::observer::ArtefactKeeper;
 use crate::running_target::RunningTarget;
 
 // The launcher looks for files, too, in pods of other machines, and has no dependencies: so the file is its.
 #[path = "../../metier-launch/src/find.rs"]
 mod find;
-pub(crate) use find::find;
-use find::matches;
+pub(crate) use find::find_files;
+use find::matches_pattern;
 
 /// Files that are kept at most.
-const FILES: usize = 256;
+const MAX_FILES: usize = 256;
 /// Bytes that they may have together.
-const BYTES: u64 = 1 << 30;
+const MAX_TOTAL_BYTES: u64 = 1 << 30;
 
 /// Keeps what the patterns of the specification match, and says what was left out.
-pub(crate) fn collect(spec: &Spec, body: &mut dyn RunningTarget, run: &mut Run, keep: &mut Keep<'_>) {
+pub(crate) fn collect_artefacts(
+    spec: &RunSpec,
+    body: &mut dyn RunningTarget,
+    run: &mut Run,
+    keep: &mut ArtefactKeeper<'_>,
+) {
     if spec.artefacts.is_empty() {
         return;
     }
-    let mut ledger = Ledger { run, keep, files: 0, bytes: 0, left_out: 0, is_full: false };
-    let given = body.files(&spec.artefacts, &mut |name, content| ledger.take(name, content));
+    let mut ledger = ArtefactCollector { run, keep, files: 0, bytes: 0, left_out: 0, is_full: false };
+    let given = body.export_files(&spec.artefacts, &mut |name, content| ledger.keep_file(name, content));
     match given {
         Some(Ok(())) => {}
-        Some(Err(reason)) => ledger.run.warnings.push(Warning::new("artefact-lost", reason)),
+        Some(Err(reason)) => ledger.run.warnings.push(RunWarning::new("artefact-lost", reason)),
         None => {
             let base = spec.working_directory.clone().or_else(|| std::env::current_dir().ok());
             for pattern in &spec.artefacts {
-                let found = find(&base.clone().unwrap_or_default(), pattern);
+                let found = find_files(&base.clone().unwrap_or_default(), pattern);
                 if found.is_empty() {
                     let text = format!("no file matches {pattern}, so none was kept");
-                    ledger.run.warnings.push(Warning::new("no-artefact", text));
+                    ledger.run.warnings.push(RunWarning::new("no-artefact", text));
                 }
                 for (name, path) in found {
                     match File::open(&path) {
                         Ok(mut file) => {
-                            ledger.take(&name, &mut file);
+                            ledger.keep_file(&name, &mut file);
                         }
                         Err(error) => {
                             let text = format!("{name} could not be read: {error}");
-                            ledger.run.warnings.push(Warning::new("artefact-lost", text));
+                            ledger.run.warnings.push(RunWarning::new("artefact-lost", text));
                         }
                     }
                 }
@@ -57,32 +62,33 @@ pub(crate) fn collect(spec: &Spec, body: &mut dyn RunningTarget, run: &mut Run, 
     }
     if ledger.left_out > 0 {
         let text = format!(
-            "{} files were left out: at most {FILES} files with 1 GiB together are kept; name fewer of them",
+            "{} files were left out: at most {MAX_FILES} files with 1 GiB together are kept; name fewer of them",
             ledger.left_out
         );
-        ledger.run.warnings.push(Warning::new("artefacts-left-out", text));
+        ledger.run.warnings.push(RunWarning::new("artefacts-left-out", text));
     }
 }
 
 /// What has been kept so far.
-struct Ledger<'a, 'b> {
+struct ArtefactCollector<'a, 'b> {
     run: &'a mut Run,
-    keep: &'a mut Keep<'b>,
+    keep: &'a mut ArtefactKeeper<'b>,
     files: usize,
     bytes: u64,
     left_out: u64,
     is_full: bool,
 }
 
-impl Ledger<'_, '_> {
-    fn take(&mut self, name: &str, content: &mut dyn Read) -> bool {
-        if self.is_full || self.files >= FILES {
+impl ArtefactCollector<'_, '_> {
+    fn keep_file(&mut self, name: &str, content: &mut dyn Read) -> bool {
+        if self.is_full || self.files >= MAX_FILES {
             self.left_out += 1;
             return true;
         }
-        let mut counted = Counted { inner: content, room: BYTES - self.bytes, read: 0, overran: false };
+        let mut counted =
+            LimitedReader { inner: content, room: MAX_TOTAL_BYTES - self.bytes, read: 0, overran: false };
         let name = name.trim_start_matches("./");
-        self.keep.artefact(self.run, name, media_type(name), &mut counted);
+        self.keep.keep_artefact(self.run, name, media_type(name), &mut counted);
         let (read, overran) = (counted.read, counted.overran);
         self.files += 1;
         self.bytes += read;
@@ -97,14 +103,14 @@ impl Ledger<'_, '_> {
 }
 
 /// Reads at most so many bytes, and notes when there were more.
-struct Counted<'a> {
+struct LimitedReader<'a> {
     inner: &'a mut dyn Read,
     room: u64,
     read: u64,
     overran: bool,
 }
 
-impl Read for Counted<'_> {
+impl Read for LimitedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let got = self.inner.read(buffer)?;
         self.read += got as u64;
@@ -119,21 +125,24 @@ impl Read for Counted<'_> {
 #[allow(dead_code, reason = "for containers, whose files come by name")]
 /// Whether a whole path matches a pattern; both as the run sees them, absolute.
 pub(crate) fn path_matches(pattern: &str, path: &str) -> bool {
-    fn go(pattern: &[&str], path: &[&str]) -> bool {
+    fn match_parts(pattern: &[&str], path: &[&str]) -> bool {
         match (pattern.split_first(), path.split_first()) {
             (None, None) => true,
             (Some((&"**", rest)), _) => {
-                go(rest, path) || path.split_first().is_some_and(|(_, tail)| go(pattern, tail))
+                match_parts(rest, path)
+                    || path.split_first().is_some_and(|(_, tail)| match_parts(pattern, tail))
             }
-            (Some((part, rest)), Some((name, tail))) => matches(part, name) && go(rest, tail),
+            (Some((part, rest)), Some((name, tail))) => {
+                matches_pattern(part, name) && match_parts(rest, tail)
+            }
             _ => false,
         }
     }
-    go(&parts(pattern), &parts(path))
+    match_parts(&path_parts(pattern), &path_parts(path))
 }
 
 #[allow(dead_code, reason = "for containers, whose files come by name")]
-fn parts(text: &str) -> Vec<&str> {
+fn path_parts(text: &str) -> Vec<&str> {
     text.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
 }
 
@@ -184,7 +193,7 @@ mod tests {
             std::fs::write(folder.path().join(name), name).unwrap();
         }
         let names = |pattern: &str| -> Vec<String> {
-            find(folder.path(), pattern).into_iter().map(|(name, _)| name).collect()
+            find_files(folder.path(), pattern).into_iter().map(|(name, _)| name).collect()
         };
         assert_eq!(names("out/*.csv"), ["out/a.csv"]);
         assert_eq!(names("out/**/*.csv"), ["out/a.csv", "out/deep/c.csv"]);

@@ -1,20 +1,20 @@
 //! What this host lets us measure, and the exact fix for what it does not.
 
-use metier_store::Store;
-use metier_types::Missing;
+use metier_store::RecordStore;
+use metier_types::MissingReason;
 
 use crate::runner::container;
-use crate::stacks::Stacks;
-use metier_device::gpu::Gpus;
-use metier_device::sensors::Meters;
-use metier_linux::cgroup::{Group, Place, scope};
-use metier_linux::events::Watch;
+use crate::stacks::StackObserver;
+use metier_device::gpu_meters::GpuMeters;
+use metier_device::sensors::EnergyMeters;
+use metier_linux::cgroup::{CgroupMembership, RunCgroup, systemd_scope};
 use metier_linux::host::HostMeter;
-use metier_linux::{Roots, group_owner};
+use metier_linux::process_events::ProcessWatch;
+use metier_linux::{KernelRoots, group_owner};
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
+pub struct HostCheck {
     /// What it is about.
     pub name: &'static str,
     /// Whether it is as it should be.
@@ -24,105 +24,110 @@ pub struct Check {
     pub fix: Option<String>,
 }
 
-impl Check {
-    fn good(name: &'static str, text: impl Into<String>) -> Self {
+impl HostCheck {
+    fn passed(name: &'static str, text: impl Into<String>) -> Self {
         Self { name, ok: true, text: text.into(), fix: None }
     }
 
-    fn bad(name: &'static str, missing: Missing) -> Self {
+    fn failed(name: &'static str, missing: MissingReason) -> Self {
         Self { name, ok: false, text: missing.reason, fix: missing.fix }
     }
 
-    fn from(name: &'static str, found: Result<String, Missing>) -> Self {
+    fn from_result(name: &'static str, found: Result<String, MissingReason>) -> Self {
         match found {
-            Ok(text) => Self::good(name, text),
-            Err(missing) => Self::bad(name, missing),
+            Ok(text) => Self::passed(name, text),
+            Err(missing) => Self::failed(name, missing),
         }
     }
 }
 
 /// Looks at everything that a run would use.
-pub fn checks(roots: &Roots, store: Option<&Store>) -> Vec<Check> {
-    let mut checks = group_checks(roots);
-    checks.push(Check::from(
+pub fn check_host(roots: &KernelRoots, store: Option<&RecordStore>) -> Vec<HostCheck> {
+    let mut checks = check_cgroups(roots);
+    checks.push(HostCheck::from_result(
         "process events",
-        Watch::open().map(|watch| match watch.has_statistics() {
+        ProcessWatch::open().map(|watch| match watch.has_statistics() {
             true => "every child is seen, with what it used".to_string(),
             false => "every child is seen; what it used only as sampled".to_string(),
         }),
     ));
     let mut host = HostMeter::open(roots);
-    let pressure = host.counters().pressure_ns.iter().all(Option::is_some);
-    checks.push(Check::from(
+    let pressure = host.read_counters().pressure_ns.iter().all(Option::is_some);
+    checks.push(HostCheck::from_result(
         "pressure",
         if pressure {
             Ok("cpu, memory and io".into())
         } else {
-            Err(Missing::fixable("the kernel gives no pressure figures", "boot with psi=1"))
+            Err(MissingReason::with_fix("the kernel gives no pressure figures", "boot with psi=1"))
         },
     ));
-    let vm =
-        |what: &str| Err(Missing::because(format!("the host shows no {what} (usual in virtual machines)")));
-    let reading = host.reading();
-    checks.push(Check::from(
+    let vm = |what: &str| {
+        Err(MissingReason::without_fix(format!("the host shows no {what} (usual in virtual machines)")))
+    };
+    let reading = host.read();
+    checks.push(HostCheck::from_result(
         "frequency",
         reading.frequency_hertz.map_or_else(|| vm("clock frequency"), |f| Ok(f.to_string())),
     ));
-    checks.push(Check::from(
+    checks.push(HostCheck::from_result(
         "temperature",
         reading.temperature_celsius.map_or_else(|| vm("temperature sensor"), |t| Ok(t.to_string())),
     ));
-    let meters = Meters::open(roots);
-    checks.push(Check::from("energy", meters.missing().map_or_else(|| Ok(meters.names().join(", ")), Err)));
-    checks.push(Check::from("stacks", Stacks::permitted(roots)));
-    let gpus = Gpus::find(roots, None);
-    checks.push(Check::from("gpu", gpus.missing().map_or_else(|| Ok(gpus.names().join(", ")), Err)));
-    checks.push(Check::from("containers", container::engine::check()));
+    let meters = EnergyMeters::open(roots);
+    checks.push(HostCheck::from_result(
+        "energy",
+        meters.missing().map_or_else(|| Ok(meters.names().join(", ")), Err),
+    ));
+    checks.push(HostCheck::from_result("stacks", StackObserver::check_permission(roots)));
+    let gpus = GpuMeters::find(roots, None);
+    checks
+        .push(HostCheck::from_result("gpu", gpus.missing().map_or_else(|| Ok(gpus.names().join(", ")), Err)));
+    checks.push(HostCheck::from_result("containers", container::engine::check_engine()));
     if let Some(store) = store {
-        checks.push(match store.check() {
+        checks.push(match store.check_health() {
             Ok(health) if health.problems.is_empty() => {
                 let size = health.size_bytes;
-                Check::good(
+                HostCheck::passed(
                     "store",
                     format!("{} with {} runs, {size}, at {}", health.engine, health.runs, health.location),
                 )
             }
-            Ok(health) => Check::bad(
+            Ok(health) => HostCheck::failed(
                 "store",
-                Missing::fixable(
+                MissingReason::with_fix(
                     health.problems.join("; "),
                     "metier export --all from a copy, then import into a new store",
                 ),
             ),
-            Err(error) => Check::bad("store", Missing::because(error.to_string())),
+            Err(error) => HostCheck::failed("store", MissingReason::without_fix(error.to_string())),
         });
     }
     checks
 }
 
 /// Makes a group as a run would, and takes it away again.
-fn group_checks(roots: &Roots) -> Vec<Check> {
-    let place = Place::of(&roots.proc, "self");
+fn check_cgroups(roots: &KernelRoots) -> Vec<HostCheck> {
+    let place = CgroupMembership::read(&roots.proc, "self");
     let name = group_owner::group_name(roots, metier_types::RunId::new());
     // SAFETY: takes nothing, cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let mut made = Group::make(&place, &name);
+    let mut made = RunCgroup::create(&place, &name);
     let has_memory =
         made.as_ref().is_ok_and(|group| group.has_v2_memory() || group.v1.contains_key("memory"));
     let has_io =
         made.as_ref().is_ok_and(|group| group.v2.as_ref().is_some_and(|f| f.join("io.stat").exists()));
     let method = made.as_ref().map(|group| group.method.to_string()).unwrap_or_default();
     if let Ok(group) = &mut made {
-        group.discard();
+        group.remove_folders();
     }
-    let no_memory = Missing::fixable(
+    let no_memory = MissingReason::with_fix(
         "a control group can be had, but not with memory accounting",
         "run as root, or in a systemd user session",
     );
     if has_memory {
         let mut checks =
-            vec![Check::good("control group", format!("exact CPU time and memory peak: {method}"))];
-        checks.push(Check::from(
+            vec![HostCheck::passed("control group", format!("exact CPU time and memory peak: {method}"))];
+        checks.push(HostCheck::from_result(
             "block io",
             if has_io {
                 Ok("device traffic is charged to the run".into())
@@ -133,9 +138,9 @@ fn group_checks(roots: &Roots) -> Vec<Check> {
         return checks;
     }
     if is_root {
-        return vec![Check::bad("control group", made.err().unwrap_or(no_memory))];
+        return vec![HostCheck::failed("control group", made.err().unwrap_or(no_memory))];
     }
-    let found =
-        scope::offered().map(|bus| format!("a delegated systemd scope, asked for at {}", bus.display()));
-    vec![Check::from("control group", found)]
+    let found = systemd_scope::find_session_bus()
+        .map(|bus| format!("a delegated systemd scope, asked for at {}", bus.display()));
+    vec![HostCheck::from_result("control group", found)]
 }

@@ -5,14 +5,14 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// Longest that one request may take.
-const LONGEST: Duration = Duration::from_secs(3);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Largest head of an answer.
-const HEAD_BYTES: usize = 64 * 1024;
-pub const BODY_BYTES: usize = 16 << 20;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+pub const MAX_BODY_BYTES: usize = 16 << 20;
 
 /// An address of a page: `http://host[:port]/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Url {
+pub struct HttpUrl {
     /// Name or address, without brackets.
     pub host: String,
     /// Port; 80 where none is given.
@@ -20,7 +20,7 @@ pub struct Url {
     pub path: String,
 }
 
-impl Url {
+impl HttpUrl {
     /// Reads it. The error says what would be right.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const WANT: &str = "an address such as http://localhost:8000/metrics";
@@ -56,15 +56,15 @@ impl Url {
 }
 
 #[derive(Debug)]
-pub struct Page {
+pub struct HttpPage {
     /// Its `Content-Type`.
     pub media_type: String,
     pub body: Vec<u8>,
 }
 
 /// Gets a page, or the reason why not.
-pub fn get(url: &Url, accept: &str) -> Result<Page, String> {
-    let until = Instant::now() + LONGEST;
+pub fn fetch_page(url: &HttpUrl, accept: &str) -> Result<HttpPage, String> {
+    let until = Instant::now() + REQUEST_TIMEOUT;
     let plain = |error: io::Error| error.to_string();
     let mut stream = connect(url, until).map_err(plain)?;
     let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
@@ -73,17 +73,17 @@ pub fn get(url: &Url, accept: &str) -> Result<Page, String> {
         "GET {} HTTP/1.0\r\nHost: {host}:{}\r\nAccept: {accept}\r\nUser-Agent: metier\r\nConnection: close\r\n\r\n",
         url.path, url.port
     );
-    limit(&stream, until).and_then(|()| stream.write_all(request.as_bytes())).map_err(plain)?;
+    set_deadline(&stream, until).and_then(|()| stream.write_all(request.as_bytes())).map_err(plain)?;
     let mut bytes = Vec::new();
     let mut piece = [0; 16 * 1024];
     let head = loop {
-        if let Some(end) = find(&bytes, b"\r\n\r\n") {
+        if let Some(end) = find_bytes(&bytes, b"\r\n\r\n") {
             break end;
         }
-        if bytes.len() > HEAD_BYTES {
+        if bytes.len() > MAX_HEAD_BYTES {
             return Err("the head of its answer is larger than 64 KiB".into());
         }
-        match read(&mut stream, &mut piece, until).map_err(plain)? {
+        match read_until(&mut stream, &mut piece, until).map_err(plain)? {
             0 => return Err("it closed the connection before it answered".into()),
             got => bytes.extend_from_slice(&piece[..got]),
         }
@@ -107,10 +107,10 @@ pub fn get(url: &Url, accept: &str) -> Result<Page, String> {
     let media_type = header("content-type").unwrap_or_default();
     let mut body = bytes.split_off(head + 4);
     while length.is_none_or(|length| body.len() < length) {
-        if body.len() > BODY_BYTES {
+        if body.len() > MAX_BODY_BYTES {
             return Err("its page is larger than 16 MiB".into());
         }
-        match read(&mut stream, &mut piece, until).map_err(plain)? {
+        match read_until(&mut stream, &mut piece, until).map_err(plain)? {
             0 if length.is_some() => return Err("its page was cut off".into()),
             0 => break,
             got => body.extend_from_slice(&piece[..got]),
@@ -120,12 +120,12 @@ pub fn get(url: &Url, accept: &str) -> Result<Page, String> {
         }
     }
     if is_chunked {
-        body = unchunked(&body).ok_or("its chunks make no sense")?;
+        body = decode_chunks(&body).ok_or("its chunks make no sense")?;
     }
-    Ok(Page { media_type, body })
+    Ok(HttpPage { media_type, body })
 }
 
-fn connect(url: &Url, until: Instant) -> io::Result<TcpStream> {
+fn connect(url: &HttpUrl, until: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
     for address in (url.host.as_str(), url.port).to_socket_addrs()?.take(8) {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -137,7 +137,7 @@ fn connect(url: &Url, until: Instant) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn limit(stream: &TcpStream, until: Instant) -> io::Result<()> {
+fn set_deadline(stream: &TcpStream, until: Instant) -> io::Result<()> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(io::Error::new(io::ErrorKind::TimedOut, "it took longer than 3 s"));
@@ -146,9 +146,9 @@ fn limit(stream: &TcpStream, until: Instant) -> io::Result<()> {
     stream.set_write_timeout(Some(left))
 }
 
-fn read(stream: &mut TcpStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
+fn read_until(stream: &mut TcpStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
     loop {
-        limit(stream, until)?;
+        set_deadline(stream, until)?;
         match stream.read(piece) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -159,14 +159,14 @@ fn read(stream: &mut TcpStream, piece: &mut [u8], until: Instant) -> io::Result<
     }
 }
 
-fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+fn find_bytes(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-fn unchunked(mut bytes: &[u8]) -> Option<Vec<u8>> {
+fn decode_chunks(mut bytes: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
-        let end = find(bytes, b"\r\n")?;
+        let end = find_bytes(bytes, b"\r\n")?;
         let size = std::str::from_utf8(&bytes[..end]).ok()?.split(';').next()?.trim();
         let size = usize::from_str_radix(size, 16).ok()?;
         bytes = &bytes[end + 2..];
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_address_is_read_or_refused() {
-        let url = |text| Url::parse(text).map(|url| (url.host, url.port, url.path));
+        let url = |text| HttpUrl::parse(text).map(|url| (url.host, url.port, url.path));
         assert_eq!(url("http://localhost:8000/metrics"), Ok(("localhost".into(), 8000, "/metrics".into())));
         assert_eq!(url("http://[::1]:9?x=1"), Ok(("::1".into(), 9, "/?x=1".into())));
         assert_eq!(url("http://a"), Ok(("a".into(), 80, "/".into())));
@@ -200,13 +200,13 @@ mod tests {
             "http://[::1",
             "http://[::1]x",
         ] {
-            assert!(Url::parse(bad).is_err(), "{bad}");
+            assert!(HttpUrl::parse(bad).is_err(), "{bad}");
         }
-        assert!(Url::parse("http://127.0.0.1/").unwrap().is_local());
-        assert!(!Url::parse("http://10.0.0.1/").unwrap().is_local());
+        assert!(HttpUrl::parse("http://127.0.0.1/").unwrap().is_local());
+        assert!(!HttpUrl::parse("http://10.0.0.1/").unwrap().is_local());
     }
 
-    fn answer(text: &'static [u8]) -> Result<Page, String> {
+    fn answer(text: &'static [u8]) -> Result<HttpPage, String> {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
         let thread = std::thread::spawn(move || {
@@ -215,7 +215,7 @@ mod tests {
             let _ = stream.read(&mut got).unwrap();
             stream.write_all(text).unwrap();
         });
-        let page = get(&Url::parse(&format!("http://127.0.0.1:{port}/")).unwrap(), "text/plain");
+        let page = fetch_page(&HttpUrl::parse(&format!("http://127.0.0.1:{port}/")).unwrap(), "text/plain");
         thread.join().unwrap();
         page
     }

@@ -2,36 +2,36 @@
 
 use std::path::PathBuf;
 
-use crate::Options;
-use metier_device::gpu::Gpus;
-use metier_device::sensors::Meters;
+use crate::MeasureOptions;
+use metier_device::gpu_meters::GpuMeters;
+use metier_device::sensors::EnergyMeters;
 use metier_linux::host::{HostCounters, HostMeter};
 use metier_types::HostReading;
 
 /// The readers of host, energy and GPUs, with what the session was given.
-pub(crate) struct Instruments {
-    pub options: Options,
+pub(crate) struct HostInstruments {
+    pub options: MeasureOptions,
     pub host: HostMeter,
-    pub meters: Meters,
-    pub gpus: Gpus,
+    pub meters: EnergyMeters,
+    pub gpus: GpuMeters,
     /// The kernel's version line.
     pub kernel: Option<String>,
 }
 
-impl Instruments {
-    pub fn open(options: Options) -> Self {
+impl HostInstruments {
+    pub fn open(options: MeasureOptions) -> Self {
         let library = std::env::var_os("METIER_NVML").map(PathBuf::from);
         Self {
             host: HostMeter::open(&options.roots),
-            meters: Meters::open(&options.roots),
-            gpus: Gpus::find(&options.roots, library.as_deref()),
-            kernel: metier_linux::file::text(options.roots.proc.join("version")),
+            meters: EnergyMeters::open(&options.roots),
+            gpus: GpuMeters::find(&options.roots, library.as_deref()),
+            kernel: metier_linux::kernel_file::read_text(options.roots.proc.join("version")),
             options,
         }
     }
 
     /// State and counters of the host now.
     pub fn host_moment(&mut self) -> (HostReading, HostCounters) {
-        (self.host.reading(), self.host.counters())
+        (self.host.read(), self.host.read_counters())
     }
 }

@@ -4,53 +4,62 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use metier_store::{Owner, Store};
+use metier_store::{OwnerProcess, RecordStore};
 use metier_types::{Device, RunId};
 
 use crate::Error;
-use metier_linux::Roots;
-use metier_linux::cgroup::{Place, slice};
-use metier_linux::group_owner::{boot_id, is_alive, kill, members, owner_in, remove};
+use metier_linux::KernelRoots;
+use metier_linux::cgroup::{CgroupMembership, systemd_slice};
+use metier_linux::group_owner::{
+    boot_id, is_alive, kill_and_remove, kill_members, list_members, parse_owner,
+};
 use metier_linux::proc_stat;
 
 /// Marks runs whose measuring program is gone as interrupted, and removes groups that nobody looks after.
-pub fn sweep(roots: &Roots, store: &Store, device: &Device) -> Result<Vec<RunId>, Error> {
-    let found_groups = sweep_groups(roots);
+pub fn sweep_leftovers(
+    roots: &KernelRoots,
+    store: &RecordStore,
+    device: &Device,
+) -> Result<Vec<RunId>, Error> {
+    let found_groups = remove_ownerless_groups(roots);
     let boot = boot_id(roots);
     let host = device.id.as_str();
-    let swept = store
-        .sweep(host, &|owner: &Owner| owner.boot == boot && is_alive(roots, owner.pid, owner.started))?;
+    let swept = store.mark_interrupted_runs(host, &|owner: &OwnerProcess| {
+        owner.boot == boot && is_alive(roots, owner.pid, owner.started)
+    })?;
     // An engine is asked only where there is a trace of somebody who was killed: most hosts have none.
     if found_groups || !swept.is_empty() {
-        crate::runner::container::sweep::sweep();
+        crate::runner::container::leftover_containers::remove_leftover_containers();
     }
     Ok(swept)
 }
 
 /// Looks through every place in which a group of ours may have been made; says whether one was left.
-fn sweep_groups(roots: &Roots) -> bool {
-    let place = Place::of(&roots.proc, "self");
+fn remove_ownerless_groups(roots: &KernelRoots) -> bool {
+    let place = CgroupMembership::read(&roots.proc, "self");
     let above = place.v2.iter().flat_map(|own| own.ancestors());
     let mount = place.v2_mount.clone();
     let v2 = above
         .take_while(|folder| mount.as_ref().is_some_and(|m| folder.starts_with(m)))
         .map(Path::to_path_buf);
     // Those around containers are below the roots, in all hierarchies.
-    let tops = metier_linux::cgroup::mounts::roots_of_hierarchies(&roots.proc).unwrap_or_default();
+    let tops = metier_linux::cgroup::mounts::full_hierarchies(&roots.proc).unwrap_or_default();
     let tops = tops.into_iter().map(|hierarchy| hierarchy.point);
     let mut folders: Vec<PathBuf> = place.v1.values().cloned().chain(v2).chain(tops).collect();
     folders.sort();
     folders.dedup();
     let mut found = false;
     for entry in folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten()) {
-        let Some((pid, started)) = entry.file_name().to_str().and_then(owner_in) else { continue };
+        let Some((pid, started)) = entry.file_name().to_str().and_then(parse_owner) else { continue };
         if !is_alive(roots, pid, started) && !has_launcher(roots, &entry.path()) {
-            if let Some(unit) = entry.file_name().to_str().filter(|name| slice::group_name(name).is_some()) {
+            if let Some(unit) =
+                entry.file_name().to_str().filter(|name| systemd_slice::group_name(name).is_some())
+            {
                 // Killed first: systemd would give a container a minute and a half to end.
-                kill(&entry.path());
-                slice::stop(unit, &entry.path());
+                kill_members(&entry.path());
+                systemd_slice::stop_slice(unit, &entry.path());
             }
-            remove(&entry.path());
+            kill_and_remove(&entry.path());
             found = true;
         }
     }
@@ -58,11 +67,11 @@ fn sweep_groups(roots: &Roots) -> bool {
 }
 
 /// Whether some process in the group still has a launcher above it, which is then busy with the signal ladder.
-fn has_launcher(roots: &Roots, group: &Path) -> bool {
-    members(group, 0).into_iter().any(|pid| {
+fn has_launcher(roots: &KernelRoots, group: &Path) -> bool {
+    list_members(group, 0).into_iter().any(|pid| {
         let Ok(mut pid) = u32::try_from(pid) else { return false };
         for _ in 0..64 {
-            let Some(stat) = proc_stat::read(&roots.proc, pid) else { return false };
+            let Some(stat) = proc_stat::read_process(&roots.proc, pid) else { return false };
             if stat.name == "metier-launch" {
                 return true;
             }

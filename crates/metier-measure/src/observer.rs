@@ -10,15 +10,15 @@ use std::io::Read;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
-use metier_types::{ArtefactRef, Run, RunId, Series, Warning};
+use metier_types::{ArtefactRef, Run, RunId, RunWarning, Series};
 
-use crate::spec::Mount;
-use crate::{Recorder, Spec};
-use metier_linux::cgroup::Group;
+use crate::spec::BindMount;
+use crate::{RunRecorder, RunSpec};
+use metier_linux::cgroup::RunCgroup;
 
 /// What a run is given at its start on behalf of observers.
 #[derive(Debug, Default)]
-pub struct Provision {
+pub struct ObserverProvision {
     /// Variables, set beside those of the specification, which win.
     pub environment: Vec<(String, String)>,
     /// Descriptors that a command inherits, and the number that each has there: 3 or more, and at most 99; shells take
@@ -26,84 +26,90 @@ pub struct Provision {
     /// before that. A container gets none.
     pub descriptors: Vec<(RawFd, OwnedFd)>,
     /// What a container sees of this host beyond the mounts of the specification. A command gets none.
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<BindMount>,
 }
 
 /// A run that waits to be let go.
 #[derive(Debug, Clone, Copy)]
-pub struct Ready<'a> {
+pub struct ReadyRun<'a> {
     pub run: RunId,
     /// Its control group, where it has one: empty, or with whoever waits in it.
-    pub group: Option<&'a Group>,
+    pub group: Option<&'a RunCgroup>,
     /// The process above the run that is not part of it, where there is one; the run is what it starts from now on.
     pub launcher: Option<u32>,
 }
 
 /// A run that has just started.
 #[derive(Debug, Clone, Copy)]
-pub struct Started<'a> {
+pub struct StartedRun<'a> {
     pub run: RunId,
     /// Its first instruction by the monotonic clock.
     pub started_ns: u64,
     /// Its control group; its [`Group::members`] are its processes.
-    pub group: Option<&'a Group>,
+    pub group: Option<&'a RunCgroup>,
     /// Its processes where it has no group, or the first ones where it has.
     pub pids: &'a [u32],
 }
 
 /// Looks on at a run.
-pub trait Observer {
+pub trait RunObserver {
     /// Before anything is started.
-    fn prepare(&mut self, _run: RunId, _spec: &Spec, _provision: &mut Provision) {}
+    fn prepare(&mut self, _run: RunId, _spec: &RunSpec, _provision: &mut ObserverProvision) {}
     /// All is there, and nothing of the run has been executed: what must see its first instruction looks from now on.
-    fn ready(&mut self, _ready: Ready<'_>) {}
+    fn on_ready(&mut self, _ready: ReadyRun<'_>) {}
     /// The run has started.
-    fn started(&mut self, _started: Started<'_>) {}
+    fn on_started(&mut self, _started: StartedRun<'_>) {}
     /// A sample was taken, this long after the start.
-    fn tick(&mut self, _since_start: Duration, _group: Option<&Group>) {}
-    /// Rows of time lines since the last call; asked once a second or so, and once more after [`Observer::ended`].
-    fn series(&mut self) -> Vec<Series> {
+    fn on_sample(&mut self, _since_start: Duration, _group: Option<&RunCgroup>) {}
+    /// Rows of time lines since the last call; asked once a second or so, and once more after [`RunObserver::ended`].
+    fn take_series(&mut self) -> Vec<Series> {
         Vec::new()
     }
     /// The last process is gone; the group is still there.
-    fn ended(&mut self, _group: Option<&Group>) {}
+    fn on_ended(&mut self, _group: Option<&RunCgroup>) {}
     /// The run could not be started: whatever `prepare` made is to be taken away.
-    fn cancelled(&mut self) {}
+    fn on_cancelled(&mut self) {}
     /// The record has every figure of the session itself; what is to be added is added now.
-    fn finish(&mut self, _run: &mut Run, _keep: &mut Keep<'_>) {}
+    fn on_finish(&mut self, _run: &mut Run, _keep: &mut ArtefactKeeper<'_>) {}
 }
 
 /// Keeps files with a run whose record is being finished.
-pub struct Keep<'a> {
-    recorder: &'a mut dyn Recorder,
+pub struct ArtefactKeeper<'a> {
+    recorder: &'a mut dyn RunRecorder,
 }
 
-impl<'a> Keep<'a> {
+impl<'a> ArtefactKeeper<'a> {
     /// Where the run itself is kept.
-    pub fn new(recorder: &'a mut dyn Recorder) -> Self {
+    pub fn new(recorder: &'a mut dyn RunRecorder) -> Self {
         Self { recorder }
     }
 
     /// Keeps one, under a name that is unique in the run: a later one of the same name replaces it. A file that
     /// cannot be kept is a warning in the record.
-    pub fn artefact(&mut self, run: &mut Run, name: &str, media_type: &str, content: &mut dyn Read) -> bool {
-        match self.recorder.artefact(run.id, name, media_type, content) {
+    pub fn keep_artefact(
+        &mut self,
+        run: &mut Run,
+        name: &str,
+        media_type: &str,
+        content: &mut dyn Read,
+    ) -> bool {
+        match self.recorder.store_artefact(run.id, name, media_type, content) {
             Ok(Some(artefact)) => {
-                add(run, artefact);
+                replace_artefact(run, artefact);
                 true
             }
             // Nothing is kept at all, as the user wanted.
             Ok(None) => false,
             Err(error) => {
                 let text = format!("{name} could not be kept: {error}");
-                run.warnings.push(Warning::new("artefact-lost", text));
+                run.warnings.push(RunWarning::new("artefact-lost", text));
                 false
             }
         }
     }
 }
 
-fn add(run: &mut Run, artefact: ArtefactRef) {
+fn replace_artefact(run: &mut Run, artefact: ArtefactRef) {
     run.artefacts.retain(|other| other.name != artefact.name);
     run.artefacts.push(artefact);
 }

@@ -2,27 +2,29 @@
 
 use std::io::Read;
 
-use metier_store::{Owner, Store, Writer};
-use metier_types::schema::Schema;
-use metier_types::{ArtefactRef, Device, Extra, ProcessTree, Run, RunId, Series, Workload, WorkloadKind};
+use metier_store::{OwnerProcess, RecordStore, SeriesWriter};
+use metier_types::schema::RecordSchema;
+use metier_types::{
+    ArtefactRef, Device, ExtraFields, ProcessTree, Run, RunId, Series, Workload, WorkloadKind,
+};
 
 use crate::Error;
 use metier_device::process_owner;
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 use metier_store::digest;
 
 /// Keeps runs as they are measured.
-pub trait Recorder {
+pub trait RunRecorder {
     /// The run is about to start.
-    fn begin(&mut self, run: &Run) -> Result<(), Error>;
+    fn begin_run(&mut self, run: &Run) -> Result<(), Error>;
     /// The run could not be started after all.
-    fn forget(&mut self, _run: RunId) {}
+    fn discard_run(&mut self, _run: RunId) {}
     /// Samples of the last second or so.
-    fn samples(&mut self, run: RunId, chunk: Vec<Series>);
+    fn record_samples(&mut self, run: RunId, chunk: Vec<Series>);
     /// The run is over.
-    fn finish(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error>;
+    fn finish_run(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error>;
     /// Keeps a file with a run that is not finished yet. `None` where nothing is kept at all.
-    fn artefact(
+    fn store_artefact(
         &mut self,
         _run: RunId,
         _name: &str,
@@ -32,62 +34,62 @@ pub trait Recorder {
         Ok(None)
     }
     /// What was kept under a key, for digests that take long to make.
-    fn recall(&self, _key: &str) -> Option<String> {
+    fn cached_value(&self, _key: &str) -> Option<String> {
         None
     }
     /// Keeps something under a key.
-    fn remember(&self, _key: &str, _value: &str) {}
+    fn cache_value(&self, _key: &str, _value: &str) {}
 }
 
 pub struct NoRecorder;
 
-impl Recorder for NoRecorder {
-    fn begin(&mut self, _: &Run) -> Result<(), Error> {
+impl RunRecorder for NoRecorder {
+    fn begin_run(&mut self, _: &Run) -> Result<(), Error> {
         Ok(())
     }
-    fn samples(&mut self, _: RunId, _: Vec<Series>) {}
-    fn finish(&mut self, _: &mut Run, _: &ProcessTree) -> Result<(), Error> {
+    fn record_samples(&mut self, _: RunId, _: Vec<Series>) {}
+    fn finish_run(&mut self, _: &mut Run, _: &ProcessTree) -> Result<(), Error> {
         Ok(())
     }
 }
 
 /// Keeps runs in a store; samples go through the store's one writing thread.
 pub struct StoreRecorder {
-    store: Store,
-    owner: Owner,
+    store: RecordStore,
+    owner: OwnerProcess,
     device: Device,
     is_device_kept: bool,
-    writer: Option<Writer>,
+    writer: Option<SeriesWriter>,
 }
 
 impl StoreRecorder {
     /// For runs on this device.
-    pub fn new(store: Store, device: &Device) -> Self {
-        let owner = process_owner::owner(&Roots::default(), device);
+    pub fn new(store: RecordStore, device: &Device) -> Self {
+        let owner = process_owner::current_owner(&KernelRoots::default(), device);
         Self { store, owner, device: device.clone(), is_device_kept: false, writer: None }
     }
 }
 
-impl Recorder for StoreRecorder {
-    fn begin(&mut self, run: &Run) -> Result<(), Error> {
+impl RunRecorder for StoreRecorder {
+    fn begin_run(&mut self, run: &Run) -> Result<(), Error> {
         self.store.begin_run(run, &self.owner)?;
-        self.writer = Some(Writer::start(self.store.clone()));
+        self.writer = Some(SeriesWriter::start(self.store.clone()));
         Ok(())
     }
 
-    fn forget(&mut self, run: RunId) {
+    fn discard_run(&mut self, run: RunId) {
         self.writer = None;
         // What stays then is listed as interrupted, which is true enough.
         let _ = self.store.delete_run(run);
     }
 
-    fn samples(&mut self, run: RunId, chunk: Vec<Series>) {
+    fn record_samples(&mut self, run: RunId, chunk: Vec<Series>) {
         if let Some(writer) = &self.writer {
             writer.append(run, chunk);
         }
     }
 
-    fn artefact(
+    fn store_artefact(
         &mut self,
         run: RunId,
         name: &str,
@@ -100,27 +102,28 @@ impl Recorder for StoreRecorder {
         Ok(Some(artefact))
     }
 
-    fn finish(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error> {
-        if let Some(written) = self.writer.take().map(Writer::finish).transpose()?
+    fn finish_run(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error> {
+        if let Some(written) = self.writer.take().map(SeriesWriter::finish).transpose()?
             && written.dropped > 0
         {
             let cause = written.problem.map(|p| format!(": {p}")).unwrap_or_default();
             let text =
                 format!("{} chunks of samples could not be kept{cause}; totals are exact", written.dropped);
-            run.warnings.push(metier_types::Warning::new("dropped-samples", text));
+            run.warnings.push(metier_types::RunWarning::new("dropped-samples", text));
         }
         if !tree.processes.is_empty()
             && let Ok(json) = serde_json::to_vec(tree)
         {
             let (digest, size_bytes) = self.store.put_artefact(&mut json.as_slice())?;
-            let artefact = ArtefactRef::new(ProcessTree::ARTEFACT, "application/json", digest, size_bytes);
-            run.artefacts.retain(|a| a.name != ProcessTree::ARTEFACT);
+            let artefact =
+                ArtefactRef::new(ProcessTree::ARTEFACT_NAME, "application/json", digest, size_bytes);
+            run.artefacts.retain(|a| a.name != ProcessTree::ARTEFACT_NAME);
             run.artefacts.push(artefact.clone());
             self.store.link_artefact(run.id, &artefact)?;
         }
         self.store.finish_run(run)?;
         self.store.put_workload(&Workload {
-            schema: Schema::new(),
+            schema: RecordSchema::new(),
             id: run.workload.id.clone(),
             name: run.workload.name.clone(),
             kind: match (&run.context.graph, &run.context.image) {
@@ -137,7 +140,7 @@ impl Recorder for StoreRecorder {
                 .or(run.context.executable_digest)
                 .or_else(|| run.context.image.as_ref().and_then(|image| image.digest)),
             first_seen: run.started,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })?;
         if !self.is_device_kept {
             self.store.put_device(&self.device)?;
@@ -146,26 +149,30 @@ impl Recorder for StoreRecorder {
         Ok(())
     }
 
-    fn recall(&self, key: &str) -> Option<String> {
-        self.store.recall(key).ok().flatten()
+    fn cached_value(&self, key: &str) -> Option<String> {
+        self.store.get_memo(key).ok().flatten()
     }
 
-    fn remember(&self, key: &str, value: &str) {
+    fn cache_value(&self, key: &str, value: &str) {
         // A cache that cannot be written costs time, not truth.
-        let _ = self.store.remember(key, value);
+        let _ = self.store.put_memo(key, value);
     }
 }
 
 /// The digest of a program file, from the recorder's memory where the file has not changed since.
-pub fn remembered_digest(recorder: &dyn Recorder, path: &std::path::Path) -> Option<metier_types::Digest> {
-    let key = digest::fingerprint(path).map(|print| format!("executable-digest {print}"));
-    if let Some(known) = key.as_ref().and_then(|key| recorder.recall(key)).and_then(|text| text.parse().ok())
+pub fn cached_digest(
+    recorder: &dyn RunRecorder,
+    path: &std::path::Path,
+) -> Option<metier_types::ContentDigest> {
+    let key = digest::file_fingerprint(path).map(|print| format!("executable-digest {print}"));
+    if let Some(known) =
+        key.as_ref().and_then(|key| recorder.cached_value(key)).and_then(|text| text.parse().ok())
     {
         return Some(known);
     }
-    let fresh = digest::of_file(path).ok()?;
+    let fresh = digest::digest_file(path).ok()?;
     if let Some(key) = key {
-        recorder.remember(&key, &fresh.to_string());
+        recorder.cache_value(&key, &fresh.to_string());
     }
     Some(fresh)
 }

@@ -4,17 +4,17 @@
 use std::io::Read;
 use std::os::fd::RawFd;
 
-use metier_types::Missing;
+use metier_types::MissingReason;
 
 use crate::Error;
 use crate::target_facts::TargetFacts;
-use metier_linux::cgroup::{Group, Totals};
-use metier_linux::events::ProcessRoot;
+use metier_linux::cgroup::{CgroupTotals, RunCgroup};
+use metier_linux::process_events::ProcessRoot;
 
-/// Resource use as `wait4` tells it; the layout is that of the launcher's `Usage`.
+/// Resource use as `wait4` tells it; the layout is that of the launcher's `ProcessUsage`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// CPU time in the program, in microseconds.
     pub user_us: u64,
     /// CPU time in the kernel, in microseconds.
@@ -37,7 +37,7 @@ pub struct Usage {
 
 /// What happens to a run, in this order; rungs may come in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Report {
+pub enum TargetReport {
     /// It runs; the time is that just before its first instruction.
     Started {
         pid: u32,
@@ -62,10 +62,10 @@ pub enum Report {
         /// CPU time that looking after it took beside us.
         own_cpu_ns: u64,
         /// What was used, where somebody waited for every process.
-        used: Option<Usage>,
+        used: Option<ProcessUsage>,
     },
     /// It could not be started.
-    Failed { stage: Stage, errno: i32 },
+    Failed { stage: StartStage, errno: i32 },
     /// The main process has just ended; its status follows. A group that may vanish is to be read now.
     Ending,
     /// Nothing that anybody needs to know.
@@ -76,7 +76,7 @@ pub enum Report {
 
 /// Where a start can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum StartStage {
     Fork,
     /// Entering the control group.
     Join,
@@ -85,7 +85,7 @@ pub enum Stage {
 
 /// Rungs at which the signal ladder can be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rung {
+pub enum SignalRung {
     /// SIGINT, then the others.
     Interrupt,
     Terminate,
@@ -94,7 +94,7 @@ pub enum Rung {
 
 /// What only the one who ran it knows at the end.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub struct TargetOutcome {
     /// Whether the kernel killed something of it for want of memory.
     pub oom: bool,
     /// Why it ended so, in words for people.
@@ -110,7 +110,7 @@ pub struct Outcome {
 }
 
 /// Takes one file: its name as the run sees it, and its content. False: no more.
-pub type Sink<'a> = dyn FnMut(&str, &mut dyn Read) -> bool + 'a;
+pub type FileSink<'a> = dyn FnMut(&str, &mut dyn Read) -> bool + 'a;
 
 pub(crate) trait RunningTarget {
     /// Lets it start; gives the moment just before its first instruction by the monotonic clock.
@@ -118,23 +118,23 @@ pub(crate) trait RunningTarget {
     /// The descriptor that becomes readable when a report is there.
     fn descriptor(&self) -> RawFd;
     /// The next report; called when the descriptor is readable.
-    fn report(&mut self) -> Report;
+    fn next_report(&mut self) -> TargetReport;
     /// Starts the signal ladder, or moves up it.
-    fn climb(&mut self, from: Rung);
+    fn escalate(&mut self, from: SignalRung);
     /// Whether an interrupt from our terminal reaches it without us.
-    fn hears_terminal(&self) -> bool {
+    fn receives_terminal_signals(&self) -> bool {
         true
     }
     /// Whether the one who looks after it is in its control group, so that what that one spent is not the run's.
-    fn is_inside(&self) -> bool {
+    fn is_supervisor_in_group(&self) -> bool {
         false
     }
     /// What only it knows; asked once, when the last process is gone.
-    fn outcome(&mut self) -> Outcome {
-        Outcome::default()
+    fn take_outcome(&mut self) -> TargetOutcome {
+        TargetOutcome::default()
     }
     /// Hands over files that match patterns, where they are not simply files of this host. `None`: they are.
-    fn files(&mut self, _patterns: &[String], _sink: &mut Sink<'_>) -> Option<Result<(), String>> {
+    fn export_files(&mut self, _patterns: &[String], _sink: &mut FileSink<'_>) -> Option<Result<(), String>> {
         None
     }
     /// Cleans up; nobody will ask anything any more.
@@ -145,12 +145,12 @@ pub(crate) trait RunningTarget {
 pub struct PreparedRun {
     pub(crate) body: Box<dyn RunningTarget>,
     /// Its control group, or why it has none.
-    pub(crate) group: Result<Group, Missing>,
+    pub(crate) group: Result<RunCgroup, MissingReason>,
     /// Which processes are the run.
     pub(crate) root: ProcessRoot,
     pub(crate) about: TargetFacts,
     /// What the group had used already, which is not the run's.
-    pub(crate) baseline: Option<Totals>,
+    pub(crate) baseline: Option<CgroupTotals>,
     /// Whether the group may vanish at any moment, so that its counters are to be kept at each sample.
     pub(crate) is_fleeting: bool,
     /// Whether its CPU limit is accounted in a group that vanishes, so that this is kept at each sample.

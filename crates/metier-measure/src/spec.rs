@@ -1,33 +1,34 @@
 //! What a run is asked to be: what runs, in which circumstances, and how it is measured. Checked as a whole
 //! before anything starts.
 
-mod awaited;
+mod awaited_output;
 mod listen_sources;
 mod target;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metier_types::{BatchId, Bytes, Company, DatasetUse, GraphUse, RunId, WorkloadId};
+use metier_types::{BatchId, Bytes, CoRunner, DatasetUse, GraphUse, RunId, WorkloadId};
 
 use crate::Error;
-pub use awaited::Awaited;
-pub(crate) use awaited::Eye;
+pub use awaited_output::AwaitedOutput;
+pub(crate) use awaited_output::OutputWatcher;
 pub use listen_sources::ListenSources;
-pub use target::{Command, Confines, ContainerSpec, PodSpec, Pull, Target};
+pub use target::{CommandSpec, ContainerSpec, PodPrivileges, PodSpec, PullPolicy, RunTarget};
 
 /// Shortest and longest time between samples.
-pub const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+pub const INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(10);
 /// Samples per second where nobody says how many: not a divisor of what timers usually beat at.
 pub const STACKS_DEFAULT_HERTZ: u32 = 99;
 /// Fewest and most samples per second.
-pub const STACKS_HERTZ: std::ops::RangeInclusive<u32> = 1..=1000;
+pub const STACKS_HERTZ_RANGE: std::ops::RangeInclusive<u32> = 1..=1000;
 /// Longest lists that a specification may have.
-const LONGEST: usize = 1000;
+const MAX_LIST_LEN: usize = 1000;
 
 /// How a run's use may be accounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Accounting {
+pub enum AccountingMode {
     /// The best that the host offers: a control group, else a systemd scope, else `wait4`.
     #[default]
     Best,
@@ -37,7 +38,7 @@ pub enum Accounting {
 
 /// A folder or file of this host that the run sees. Only containers and pods have mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
+pub struct BindMount {
     /// Where it is on this host.
     pub source: PathBuf,
     /// Where the run sees it.
@@ -56,7 +57,7 @@ pub enum GpuCount {
 
 /// What a run may use at most.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Cores, for example 0.5.
     pub cpu: Option<f64>,
     pub memory: Option<Bytes>,
@@ -64,7 +65,7 @@ pub struct Limits {
     pub gpus: Option<GpuCount>,
 }
 
-impl Limits {
+impl ResourceLimits {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -73,8 +74,8 @@ impl Limits {
 
 /// What a run is asked to be.
 #[derive(Debug, Clone)]
-pub struct Spec {
-    pub target: Target,
+pub struct RunSpec {
+    pub target: RunTarget,
     /// The run's identity, where it has one already (a queue gives it); else a new one.
     pub id: Option<RunId>,
     /// Name of the workload; without one its identity is a digest of what it is.
@@ -88,11 +89,11 @@ pub struct Spec {
     /// Where it starts; else where we are, or where the image says.
     pub working_directory: Option<PathBuf>,
     /// What it sees of this host, where it is a container or a pod.
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<BindMount>,
     /// What it may use at most.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// Other runs that are there at the same time.
-    pub company: Vec<Company>,
+    pub company: Vec<CoRunner>,
     /// Whether it is there only for another run.
     pub is_company: bool,
     /// The dataset that it works on, already here.
@@ -124,17 +125,17 @@ pub struct Spec {
     /// Whether it only warms up.
     pub warmup: bool,
     /// How its use may be accounted.
-    pub accounting: Accounting,
+    pub accounting: AccountingMode,
 }
 
-impl Spec {
+impl RunSpec {
     /// A run of a command with the default way to measure.
-    pub fn new(command: Command) -> Self {
-        Self::of(Target::Command(command))
+    pub fn new(command: CommandSpec) -> Self {
+        Self::for_target(RunTarget::Command(command))
     }
 
     /// A run of anything with the default way to measure.
-    pub fn of(target: Target) -> Self {
+    pub fn for_target(target: RunTarget) -> Self {
         Self {
             target,
             id: None,
@@ -144,7 +145,7 @@ impl Spec {
             environment: Vec::new(),
             working_directory: None,
             mounts: Vec::new(),
-            limits: Limits::default(),
+            limits: ResourceLimits::default(),
             company: Vec::new(),
             is_company: false,
             dataset: None,
@@ -162,7 +163,7 @@ impl Spec {
             repetition: 1,
             repetitions: 1,
             warmup: false,
-            accounting: Accounting::Best,
+            accounting: AccountingMode::Best,
         }
     }
 
@@ -177,17 +178,17 @@ impl Spec {
     }
 
     /// Refuses what makes no sense, naming the field.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn validate(&self) -> Result<(), Error> {
         let wrong = |field, got: String, want| Err(Error::Spec { field, got, want });
         match &self.target {
-            Target::Command(command) if command.program.is_empty() => {
+            RunTarget::Command(command) if command.program.is_empty() => {
                 return wrong("command", "empty".into(), "a program to run after `--`");
             }
-            Target::Command(_) if !self.mounts.is_empty() => {
+            RunTarget::Command(_) if !self.mounts.is_empty() => {
                 let got = self.mounts[0].source.display().to_string();
                 return wrong("mount", got, "no mounts: a command sees this host's files as they are");
             }
-            Target::Command(_) if self.limits.gpus.is_some() => {
+            RunTarget::Command(_) if self.limits.gpus.is_some() => {
                 return wrong("gpus", "set".into(), "no such limit: a command sees all GPUs of this host");
             }
             _ => {}
@@ -197,7 +198,7 @@ impl Spec {
         {
             return wrong("image", format!("{image:?}"), "the name of an image, such as `python:3.12`");
         }
-        if !INTERVALS.contains(&self.interval) {
+        if !INTERVAL_RANGE.contains(&self.interval) {
             return wrong("interval", format!("{:?}", self.interval), "1ms to 10s");
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
@@ -216,10 +217,10 @@ impl Spec {
         {
             return wrong("tag", format!("{tag:?}"), "1 to 200 printable characters");
         }
-        self.check_surroundings()
+        self.validate_environment()
     }
 
-    fn check_surroundings(&self) -> Result<(), Error> {
+    fn validate_environment(&self) -> Result<(), Error> {
         let wrong = |field, got: String, want| Err(Error::Spec { field, got, want });
         let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
         if let Some((name, _)) =
@@ -228,7 +229,7 @@ impl Spec {
             return wrong("env", format!("{name:?}"), "NAME=VALUE without NUL bytes");
         }
         let longest = self.environment.len().max(self.mounts.len()).max(self.artefacts.len());
-        if longest > LONGEST {
+        if longest > MAX_LIST_LEN {
             return wrong("env", format!("{longest} entries"), "at most 1000 variables, mounts or artefacts");
         }
         for mount in &self.mounts {
@@ -244,11 +245,11 @@ impl Spec {
             let got = self.limits.memory.map(|bytes| bytes.to_string()).unwrap_or_default();
             return wrong("memory", got, "at least 1 MiB");
         }
-        if let Some(hertz) = self.stacks.filter(|hertz| !STACKS_HERTZ.contains(hertz)) {
+        if let Some(hertz) = self.stacks.filter(|hertz| !STACKS_HERTZ_RANGE.contains(hertz)) {
             let want = "1 to 1000 samples per second";
             return Err(Error::Spec { field: "stacks", got: hertz.to_string(), want });
         }
-        if let Some((field, got, want)) = self.listen.defect() {
+        if let Some((field, got, want)) = self.listen.find_defect() {
             return wrong(field, got, want);
         }
         if self.artefacts.iter().any(|path| path.is_empty() || path.contains('\0')) {

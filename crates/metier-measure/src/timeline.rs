@@ -2,56 +2,64 @@
 
 use std::time::Duration;
 
-use metier_types::{Column, Kind, RunId, Series, Unit, Values};
+use metier_types::{ColumnKind, ColumnUnit, ColumnValues, RunId, Series, SeriesColumn};
 
-use metier_device::gpu::Look;
-use metier_linux::cgroup::Sample;
+use metier_device::gpu_meters::GpuReading;
+use metier_linux::cgroup::CgroupSample;
 use metier_linux::host::HostCounters;
 use metier_types::HostReading;
 
 /// A column's name, kind and unit, and whether its values are whole numbers.
-type Heading = (&'static str, Kind, Unit, bool);
+type ColumnHeading = (&'static str, ColumnKind, ColumnUnit, bool);
 
 /// Columns of the series `use`.
-const USE: [Heading; 8] = [
-    ("cpu", Kind::Counter, Unit::Nanoseconds, true),
-    ("memory", Kind::Gauge, Unit::Bytes, true),
-    ("anonymous", Kind::Gauge, Unit::Bytes, true),
-    ("file", Kind::Gauge, Unit::Bytes, true),
-    ("kernel", Kind::Gauge, Unit::Bytes, true),
-    ("read", Kind::Counter, Unit::Bytes, true),
-    ("written", Kind::Counter, Unit::Bytes, true),
-    ("processes", Kind::Gauge, Unit::Count, true),
+const USAGE_COLUMNS: [ColumnHeading; 8] = [
+    ("cpu", ColumnKind::Counter, ColumnUnit::Nanoseconds, true),
+    ("memory", ColumnKind::Gauge, ColumnUnit::Bytes, true),
+    ("anonymous", ColumnKind::Gauge, ColumnUnit::Bytes, true),
+    ("file", ColumnKind::Gauge, ColumnUnit::Bytes, true),
+    ("kernel", ColumnKind::Gauge, ColumnUnit::Bytes, true),
+    ("read", ColumnKind::Counter, ColumnUnit::Bytes, true),
+    ("written", ColumnKind::Counter, ColumnUnit::Bytes, true),
+    ("processes", ColumnKind::Gauge, ColumnUnit::Count, true),
 ];
 
 /// Columns of the series `host`.
-const HOST: [Heading; 9] = [
-    ("busy", Kind::Counter, Unit::Nanoseconds, true),
-    ("steal", Kind::Counter, Unit::Nanoseconds, true),
-    ("cpu_pressure", Kind::Counter, Unit::Nanoseconds, true),
-    ("memory_pressure", Kind::Counter, Unit::Nanoseconds, true),
-    ("io_pressure", Kind::Counter, Unit::Nanoseconds, true),
-    ("load1", Kind::Gauge, Unit::Count, false),
-    ("frequency", Kind::Gauge, Unit::Hertz, false),
-    ("temperature", Kind::Gauge, Unit::Celsius, false),
-    ("memory_available", Kind::Gauge, Unit::Bytes, true),
+const HOST_COLUMNS: [ColumnHeading; 9] = [
+    ("busy", ColumnKind::Counter, ColumnUnit::Nanoseconds, true),
+    ("steal", ColumnKind::Counter, ColumnUnit::Nanoseconds, true),
+    ("cpu_pressure", ColumnKind::Counter, ColumnUnit::Nanoseconds, true),
+    ("memory_pressure", ColumnKind::Counter, ColumnUnit::Nanoseconds, true),
+    ("io_pressure", ColumnKind::Counter, ColumnUnit::Nanoseconds, true),
+    ("load1", ColumnKind::Gauge, ColumnUnit::Count, false),
+    ("frequency", ColumnKind::Gauge, ColumnUnit::Hertz, false),
+    ("temperature", ColumnKind::Gauge, ColumnUnit::Celsius, false),
+    ("memory_available", ColumnKind::Gauge, ColumnUnit::Bytes, true),
 ];
 
 /// A table that grows row by row.
-struct Table {
+struct TimelineTable {
     series: Series,
 }
 
-impl Table {
-    fn new(run: RunId, name: &str, headings: impl IntoIterator<Item = (String, Kind, Unit, bool)>) -> Self {
+impl TimelineTable {
+    fn new(
+        run: RunId,
+        name: &str,
+        headings: impl IntoIterator<Item = (String, ColumnKind, ColumnUnit, bool)>,
+    ) -> Self {
         let mut series = Series::new(run, name);
         series.columns = headings
             .into_iter()
-            .map(|(name, kind, unit, whole)| Column {
+            .map(|(name, kind, unit, whole)| SeriesColumn {
                 name,
                 kind,
                 unit,
-                values: if whole { Values::Integer(Vec::new()) } else { Values::Float(Vec::new()) },
+                values: if whole {
+                    ColumnValues::Integer(Vec::new())
+                } else {
+                    ColumnValues::Float(Vec::new())
+                },
                 absent: Vec::new(),
             })
             .collect();
@@ -59,19 +67,19 @@ impl Table {
     }
 
     /// Adds a row; a cell without a value is marked absent.
-    fn push(&mut self, time_ns: i64, cells: impl Iterator<Item = Option<f64>>, wholes: &[Option<u64>]) {
+    fn push_row(&mut self, time_ns: i64, cells: impl Iterator<Item = Option<f64>>, wholes: &[Option<u64>]) {
         let row = self.series.times.len() as u32;
         self.series.times.push(time_ns);
         let mut wholes = wholes.iter();
         let mut floats = cells;
         for column in &mut self.series.columns {
             let present = match &mut column.values {
-                Values::Integer(values) => {
+                ColumnValues::Integer(values) => {
                     let value = wholes.next().copied().flatten();
                     values.push(value.unwrap_or(0) as i64);
                     value.is_some()
                 }
-                Values::Float(values) => {
+                ColumnValues::Float(values) => {
                     let value = floats.next().flatten();
                     values.push(value.unwrap_or(0.0));
                     value.is_some()
@@ -84,29 +92,29 @@ impl Table {
     }
 
     /// What has come since the last call; columns that the host never fills are left out.
-    fn take(&mut self) -> Option<Series> {
+    fn take_chunk(&mut self) -> Option<Series> {
         if self.series.times.is_empty() {
             return None;
         }
-        let empty = Self::like(&self.series);
+        let empty = Self::empty_copy(&self.series);
         let mut full = std::mem::replace(&mut self.series, empty);
         let rows = full.times.len();
         full.columns.retain(|column| column.absent.len() < rows);
         Some(full)
     }
 
-    fn like(series: &Series) -> Series {
+    fn empty_copy(series: &Series) -> Series {
         let mut empty = Series::new(series.run, series.name.clone());
         empty.columns = series
             .columns
             .iter()
-            .map(|column| Column {
+            .map(|column| SeriesColumn {
                 name: column.name.clone(),
                 kind: column.kind,
                 unit: column.unit,
                 values: match column.values {
-                    Values::Integer(_) => Values::Integer(Vec::new()),
-                    Values::Float(_) => Values::Float(Vec::new()),
+                    ColumnValues::Integer(_) => ColumnValues::Integer(Vec::new()),
+                    ColumnValues::Float(_) => ColumnValues::Float(Vec::new()),
                 },
                 absent: Vec::new(),
             })
@@ -116,45 +124,46 @@ impl Table {
 }
 
 /// The series of one run that is under way.
-pub struct Timeline {
-    usage: Table,
-    host: Table,
-    energy: Option<Table>,
-    gpu: Option<Table>,
+pub struct RunTimeline {
+    usage: TimelineTable,
+    host: TimelineTable,
+    energy: Option<TimelineTable>,
+    gpu: Option<TimelineTable>,
     /// Rows of `usage` in all.
     pub samples: u64,
 }
 
-impl Timeline {
+impl RunTimeline {
     /// An empty one; `meters` are the energy meters by name, and `gpus` says how many GPUs there are.
     pub fn new(run: RunId, meters: &[String], gpus: usize) -> Self {
-        let named = |headings: &[Heading]| {
+        let named = |headings: &[ColumnHeading]| {
             headings
                 .iter()
                 .map(|(name, kind, unit, whole)| (name.to_string(), *kind, *unit, *whole))
                 .collect::<Vec<_>>()
         };
-        let energy = meters.iter().map(|name| (name.clone(), Kind::Counter, Unit::Microjoules, true));
+        let energy =
+            meters.iter().map(|name| (name.clone(), ColumnKind::Counter, ColumnUnit::Microjoules, true));
         // A device with one GPU, as most have, needs no numbers in its names.
         let numbered = |name: &str, number: usize| match gpus {
             1 => name.to_string(),
             _ => format!("{name}-{number}"),
         };
         let gpu = (0..gpus).flat_map(|number| {
-            [("utilisation", Unit::Ratio), ("frequency", Unit::Hertz)]
-                .map(|(name, unit)| (numbered(name, number), Kind::Gauge, unit, false))
+            [("utilisation", ColumnUnit::Ratio), ("frequency", ColumnUnit::Hertz)]
+                .map(|(name, unit)| (numbered(name, number), ColumnKind::Gauge, unit, false))
         });
         Self {
-            usage: Table::new(run, "use", named(&USE)),
-            host: Table::new(run, "host", named(&HOST)),
-            energy: (!meters.is_empty()).then(|| Table::new(run, "energy", energy)),
-            gpu: (gpus > 0).then(|| Table::new(run, "gpu", gpu)),
+            usage: TimelineTable::new(run, "use", named(&USAGE_COLUMNS)),
+            host: TimelineTable::new(run, "host", named(&HOST_COLUMNS)),
+            energy: (!meters.is_empty()).then(|| TimelineTable::new(run, "energy", energy)),
+            gpu: (gpus > 0).then(|| TimelineTable::new(run, "gpu", gpu)),
             samples: 0,
         }
     }
 
     /// A sample of what the run uses.
-    pub fn add_use(&mut self, at: Duration, sample: &Sample, processes: Option<u64>) {
+    pub fn add_usage(&mut self, at: Duration, sample: &CgroupSample, processes: Option<u64>) {
         let cells = [
             sample.cpu_ns,
             sample.memory,
@@ -165,7 +174,7 @@ impl Timeline {
             sample.written,
             processes,
         ];
-        self.usage.push(at.as_nanos() as i64, std::iter::empty(), &cells);
+        self.usage.push_row(at.as_nanos() as i64, std::iter::empty(), &cells);
         self.samples += 1;
     }
 
@@ -179,30 +188,30 @@ impl Timeline {
         let [cpu, memory, io] = counters.pressure_ns;
         let available = reading.memory_available_bytes.map(|bytes| bytes.get());
         let wholes = [counters.busy_ns, counters.steal_ns, cpu, memory, io, available];
-        self.host.push(at.as_nanos() as i64, floats.into_iter(), &wholes);
+        self.host.push_row(at.as_nanos() as i64, floats.into_iter(), &wholes);
     }
 
     /// Energy so far, meter by meter.
     pub fn add_energy(&mut self, at: Duration, microjoules: &[(String, i64)]) {
         if let Some(table) = &mut self.energy {
             let cells: Vec<Option<u64>> = microjoules.iter().map(|(_, value)| Some(*value as u64)).collect();
-            table.push(at.as_nanos() as i64, std::iter::empty(), &cells);
+            table.push_row(at.as_nanos() as i64, std::iter::empty(), &cells);
         }
     }
 
     /// What each GPU does.
-    pub fn add_gpus(&mut self, at: Duration, looks: &[Look]) {
+    pub fn add_gpus(&mut self, at: Duration, looks: &[GpuReading]) {
         if let Some(table) = &mut self.gpu {
             let cells = looks.iter().flat_map(|look| [look.utilisation, look.frequency]);
-            table.push(at.as_nanos() as i64, cells, &[]);
+            table.push_row(at.as_nanos() as i64, cells, &[]);
         }
     }
 
     /// What has come since the last call.
-    pub fn take(&mut self) -> Vec<Series> {
-        let energy = self.energy.as_mut().and_then(Table::take);
-        let gpu = self.gpu.as_mut().and_then(Table::take);
-        self.usage.take().into_iter().chain(self.host.take()).chain(energy).chain(gpu).collect()
+    pub fn take_chunk(&mut self) -> Vec<Series> {
+        let energy = self.energy.as_mut().and_then(TimelineTable::take_chunk);
+        let gpu = self.gpu.as_mut().and_then(TimelineTable::take_chunk);
+        self.usage.take_chunk().into_iter().chain(self.host.take_chunk()).chain(energy).chain(gpu).collect()
     }
 }
 
@@ -212,36 +221,37 @@ mod tests {
 
     #[test]
     fn a_chunk_is_well_formed_and_says_which_cells_are_absent() {
-        let mut line = Timeline::new(RunId::new(), &["package-0".into()], 1);
-        let full = Sample { cpu_ns: Some(5), memory: Some(6), anonymous: Some(7), ..Sample::default() };
-        line.add_use(
+        let mut line = RunTimeline::new(RunId::new(), &["package-0".into()], 1);
+        let full =
+            CgroupSample { cpu_ns: Some(5), memory: Some(6), anonymous: Some(7), ..CgroupSample::default() };
+        line.add_usage(
             Duration::from_millis(1),
-            &Sample { cpu_ns: Some(1), memory: Some(2), ..Sample::default() },
+            &CgroupSample { cpu_ns: Some(1), memory: Some(2), ..CgroupSample::default() },
             None,
         );
-        line.add_use(Duration::from_millis(2), &full, Some(1));
+        line.add_usage(Duration::from_millis(2), &full, Some(1));
         line.add_host(
             Duration::from_millis(2),
             &HostCounters::default(),
             &HostReading { load1: Some(0.5), ..HostReading::default() },
         );
         line.add_energy(Duration::from_millis(2), &[("package-0".into(), 9)]);
-        line.add_gpus(Duration::from_millis(2), &[Look { utilisation: Some(0.5), frequency: None }]);
-        let chunk = line.take();
+        line.add_gpus(Duration::from_millis(2), &[GpuReading { utilisation: Some(0.5), frequency: None }]);
+        let chunk = line.take_chunk();
         assert_eq!(
             chunk.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(),
             ["use", "host", "energy", "gpu"]
         );
-        assert!(chunk.iter().all(|series| series.defect().is_none()), "{chunk:?}");
+        assert!(chunk.iter().all(|series| series.find_defect().is_none()), "{chunk:?}");
         let anonymous = chunk[0].column("anonymous").unwrap();
         assert_eq!(
             (&anonymous.values, anonymous.absent.as_slice()),
-            (&Values::Integer(vec![0, 7]), &[0][..])
+            (&ColumnValues::Integer(vec![0, 7]), &[0][..])
         );
         assert!(chunk[0].column("kernel").is_none(), "a column that is never filled is not kept");
-        assert_eq!(chunk[1].column("load1").unwrap().values, Values::Float(vec![0.5]));
-        assert_eq!(chunk[3].column("utilisation").unwrap().values, Values::Float(vec![0.5]));
+        assert_eq!(chunk[1].column("load1").unwrap().values, ColumnValues::Float(vec![0.5]));
+        assert_eq!(chunk[3].column("utilisation").unwrap().values, ColumnValues::Float(vec![0.5]));
         assert!(chunk[3].column("frequency").is_none());
-        assert_eq!(line.take(), []);
+        assert_eq!(line.take_chunk(), []);
     }
 }

@@ -1,6 +1,6 @@
 //! One plain sentence about a run.
 
-use metier_types::{Cause, Run, RunState};
+use metier_types::{ExitCause, Run, RunState};
 
 /// How the run ended, how long it took, what it used, and what limited it.
 pub fn verdict(run: &Run) -> String {
@@ -12,25 +12,25 @@ pub fn verdict(run: &Run) -> String {
         return format!("{} was interrupted: the measuring program ended before it.", run.workload.name);
     };
     let ended = match exit.cause {
-        Cause::Exited => match exit.code {
+        ExitCause::Exited => match exit.code {
             Some(0) | None => "succeeded".to_string(),
             Some(code) => format!("failed with exit code {code}"),
         },
-        Cause::Signalled => {
+        ExitCause::Signalled => {
             format!("was ended by signal {}", exit.signal.map_or("?".into(), |n| n.to_string()))
         }
-        Cause::Timeout if exit.planned => "ran for as long as it was to and was ended".to_string(),
-        Cause::Timeout => "was stopped at its time limit".to_string(),
-        Cause::Oom => match &exit.detail {
+        ExitCause::Timeout if exit.planned => "ran for as long as it was to and was ended".to_string(),
+        ExitCause::Timeout => "was stopped at its time limit".to_string(),
+        ExitCause::Oom => match &exit.detail {
             Some(detail) => format!("was killed by the kernel for want of memory ({detail})"),
             None => "was killed by the kernel for want of memory".to_string(),
         },
-        Cause::Interrupted => "was interrupted".to_string(),
-        Cause::Unstarted => match &exit.detail {
+        ExitCause::Interrupted => "was interrupted".to_string(),
+        ExitCause::Unstarted => match &exit.detail {
             Some(detail) => format!("never started: {detail}"),
             None => "never started".to_string(),
         },
-        Cause::Lost => match &exit.detail {
+        ExitCause::Lost => match &exit.detail {
             Some(detail) => format!("was lost sight of: {detail}"),
             None => "was lost sight of: the measuring program ended before it".to_string(),
         },
@@ -39,14 +39,14 @@ pub fn verdict(run: &Run) -> String {
     if let Some(wall) = summary.wall_seconds {
         parts.push(format!("after {wall}"));
     }
-    if let Some(cores) = run.mean_cores() {
+    if let Some(cores) = run.mean_busy_cores() {
         parts.push(format!("using {cores:.2} cores on average"));
     }
     if let Some(memory) = summary.peak_memory_bytes {
         parts.push(format!("and {memory} at its peak"));
     }
     let mut sentence = parts.join(" ");
-    if let Some(limit) = limit(run) {
+    if let Some(limit) = dominant_limit(run) {
         sentence.push_str("; ");
         sentence.push_str(&limit);
     }
@@ -58,12 +58,12 @@ pub fn verdict(run: &Run) -> String {
 }
 
 /// What the run spent its time on, where one thing stands out.
-fn limit(run: &Run) -> Option<String> {
-    let life = run.life_seconds()?.get();
+fn dominant_limit(run: &Run) -> Option<String> {
+    let life = run.lifetime_seconds()?.get();
     if life < 0.05 {
         return None;
     }
-    let cores = run.mean_cores()?;
+    let cores = run.mean_busy_cores()?;
     let share = |seconds: Option<metier_types::Seconds>| seconds.map_or(0.0, |s| s.get() / life);
     let waits = [
         (share(run.cpu.throttled_seconds), "held back by a CPU limit"),

@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use metier_types::{Digest, GraphUse, WorkloadId};
+use metier_types::{ContentDigest, GraphUse, WorkloadId};
 use sha2::{Digest as _, Sha256};
 
-use crate::Command;
+use crate::CommandSpec;
 
 /// The identity of a command without a given name: a digest of its kind, its program's content and its arguments.
-pub fn of_command(executable: Option<&Digest>, command: &Command) -> WorkloadId {
+pub fn command_identity(executable: Option<&ContentDigest>, command: &CommandSpec) -> WorkloadId {
     let mut hash = Sha256::new();
     hash.update(b"command\0");
     match executable {
@@ -23,12 +23,12 @@ pub fn of_command(executable: Option<&Digest>, command: &Command) -> WorkloadId 
         hash.update((argument.len() as u64).to_le_bytes());
         hash.update(argument.as_bytes());
     }
-    Digest::from_bytes(hash.finalize().into()).into()
+    ContentDigest::from_bytes(hash.finalize().into()).into()
 }
 
 /// The identity of an image without a given name: a digest of its kind, its content and what it is given. `words` begin
 /// with the image's name, which counts only where its content is not known.
-pub fn of_image(image: Option<&Digest>, words: &[String]) -> WorkloadId {
+pub fn image_identity(image: Option<&ContentDigest>, words: &[String]) -> WorkloadId {
     let mut hash = Sha256::new();
     hash.update(b"image\0");
     match (image, words.first()) {
@@ -39,12 +39,12 @@ pub fn of_image(image: Option<&Digest>, words: &[String]) -> WorkloadId {
         hash.update((argument.len() as u64).to_le_bytes());
         hash.update(argument);
     }
-    Digest::from_bytes(hash.finalize().into()).into()
+    ContentDigest::from_bytes(hash.finalize().into()).into()
 }
 
 /// The identity of a graph without a given name: a digest of its kind, its content and how it is computed. Where its
 /// file is does not count.
-pub fn of_graph(graph: &GraphUse) -> WorkloadId {
+pub fn graph_identity(graph: &GraphUse) -> WorkloadId {
     let mut hash = Sha256::new();
     hash.update(b"graph\0");
     hash.update(graph.digest.as_bytes());
@@ -57,7 +57,7 @@ pub fn of_graph(graph: &GraphUse) -> WorkloadId {
         hash.update((shape.len() as u64).to_le_bytes());
         shape.iter().for_each(|size| hash.update(size.to_le_bytes()));
     }
-    Digest::from_bytes(hash.finalize().into()).into()
+    ContentDigest::from_bytes(hash.finalize().into()).into()
 }
 
 /// The file that a name stands for, as `execvp` would find it.
@@ -74,32 +74,35 @@ pub fn find_executable(program: &OsStr) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use metier_store::digest::of_bytes;
+    use metier_store::digest::digest_bytes;
 
     use super::*;
 
     #[test]
     fn arguments_are_kept_apart() {
-        let command = |words: &[&str]| Command {
+        let command = |words: &[&str]| CommandSpec {
             program: "x".into(),
             arguments: words.iter().map(Into::into).collect(),
         };
-        assert_ne!(of_command(None, &command(&["ab", "c"])), of_command(None, &command(&["a", "bc"])));
+        assert_ne!(
+            command_identity(None, &command(&["ab", "c"])),
+            command_identity(None, &command(&["a", "bc"]))
+        );
     }
 
     #[test]
     fn a_graph_is_the_same_wherever_its_file_is_and_another_in_another_shape() {
         let graph = |file: &str, size: u64| GraphUse {
             file: file.to_string(),
-            digest: of_bytes(b"graph"),
+            digest: digest_bytes(b"graph"),
             runtime: "rten".to_string(),
             threads: 1,
             shapes: [("x".to_string(), vec![size])].into(),
             extra: Default::default(),
         };
-        assert_eq!(of_graph(&graph("a", 1)), of_graph(&graph("b", 1)));
-        assert_ne!(of_graph(&graph("a", 1)), of_graph(&graph("a", 2)));
-        assert_ne!(of_graph(&graph("a", 1)), of_graph(&GraphUse { threads: 2, ..graph("a", 1) }));
+        assert_eq!(graph_identity(&graph("a", 1)), graph_identity(&graph("b", 1)));
+        assert_ne!(graph_identity(&graph("a", 1)), graph_identity(&graph("a", 2)));
+        assert_ne!(graph_identity(&graph("a", 1)), graph_identity(&GraphUse { threads: 2, ..graph("a", 1) }));
     }
 
     #[test]

@@ -3,14 +3,14 @@
 
 use std::time::Instant;
 
-use metier_onnx::{Bindings, Limits, analyse, read};
+use metier_onnx::{OnnxLimits, ShapeBindings, analyse_graph, read_onnx};
 
 fn main() {
     let all = Instant::now();
     for argument in std::env::args().skip(1) {
         let mut parts = argument.split(',');
         let path = parts.next().unwrap_or_default();
-        let mut bindings = Bindings::default();
+        let mut bindings = ShapeBindings::default();
         for part in parts {
             if let Some((name, shape)) = part.split_once('=') {
                 let sizes = shape.split('x').filter_map(|size| size.parse().ok()).collect();
@@ -19,9 +19,9 @@ fn main() {
         }
         let started = Instant::now();
         let told = std::fs::read(path).map_err(|error| error.to_string()).and_then(|bytes| {
-            let limits = Limits::default();
-            let model = read(&bytes, &limits).map_err(|error| error.to_string())?;
-            analyse(&model, &bindings, &limits).map_err(|error| error.to_string())
+            let limits = OnnxLimits::default();
+            let model = read_onnx(&bytes, &limits).map_err(|error| error.to_string())?;
+            analyse_graph(&model, &bindings, &limits).map_err(|error| error.to_string())
         });
         match told {
             Ok(told) => println!(

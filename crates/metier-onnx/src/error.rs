@@ -6,7 +6,7 @@
 pub enum Error {
     /// The bytes end inside a field, or are not a protocol buffer.
     #[error("not an ONNX file: {what} at byte {at}")]
-    Bytes {
+    MalformedBytes {
         at: usize,
         /// The malformed part.
         what: &'static str,
@@ -16,7 +16,7 @@ pub enum Error {
     NoGraph { what: String },
     /// A constant's content does not match its dimensions: the file is truncated or malformed.
     #[error("constant {name:?} holds {got} bytes; want {want} for its elements, {sizes}")]
-    Content {
+    ConstantSize {
         /// Name of the constant; empty for the value of an attribute.
         name: String,
         /// Bytes of its content.
@@ -27,7 +27,7 @@ pub enum Error {
     },
     /// The file exceeds a limit.
     #[error("{what} is {got}; at most {most} are read")]
-    TooMuch {
+    LimitExceeded {
         what: &'static str,
         /// The requested amount.
         got: u64,
@@ -36,17 +36,17 @@ pub enum Error {
     },
     /// The operators are not in an executable order.
     #[error("operator {node} needs {value:?} before anything has made it: the graph has a cycle or a gap")]
-    Order {
+    ValueUsedBeforeMade {
         /// The operator's name, or its type and number.
         node: String,
         value: String,
     },
     /// Two operators produce the same value.
     #[error("{value:?} is made twice, the second time by operator {node}")]
-    Twice { node: String, value: String },
+    DuplicateValue { node: String, value: String },
     /// An operator's inputs do not fit.
     #[error("operator {node}: {why}")]
-    Misfit {
+    OperatorMismatch {
         /// The operator's name, or its type and number.
         node: String,
         /// The mismatch.

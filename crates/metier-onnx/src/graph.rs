@@ -42,7 +42,7 @@ pub enum DataType {
 
 impl DataType {
     /// The type for a number in the file format.
-    pub fn of(number: u64) -> Self {
+    pub fn from_number(number: u64) -> Self {
         match number {
             1 => Self::Float,
             2 => Self::Uint8,
@@ -74,7 +74,7 @@ impl DataType {
     /// Its number in the file format; `None` for types that this enum merges.
     pub fn number(self) -> Option<u64> {
         let is_several = matches!(self, Self::Float8 | Self::Float6 | Self::Other);
-        (1..=26).find(|number| Self::of(*number) == self && !is_several)
+        (1..=26).find(|number| Self::from_number(*number) == self && !is_several)
     }
 
     /// Bits of one element; `None` if elements have no fixed size.
@@ -114,14 +114,14 @@ impl DataType {
 
 /// One dimension of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Dim {
+pub enum TensorDimension {
     Known(u64),
     /// A size that is chosen at run time; equal names have equal sizes.
     Named(String),
     Unknown,
 }
 
-impl fmt::Display for Dim {
+impl fmt::Display for TensorDimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known(size) => write!(f, "{size}"),
@@ -138,26 +138,26 @@ pub struct ValueInfo {
     /// Type of its elements.
     pub data_type: Option<DataType>,
     /// Its dimensions, if the file declares them.
-    pub shape: Option<Vec<Dim>>,
+    pub shape: Option<Vec<TensorDimension>>,
 }
 
 /// Elements of a small tensor, kept because shapes are computed from them.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Small {
+pub enum SmallElements {
     /// Integers and booleans.
     Integers(Vec<i64>),
     Floats(Vec<f64>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tensor {
+pub struct ConstantTensor {
     /// Name; empty for the value of an attribute.
     pub name: String,
     /// Type of its elements.
     pub data_type: DataType,
     pub dims: Vec<u64>,
     /// Its elements, if they are few.
-    pub small: Option<Small>,
+    pub small: Option<SmallElements>,
     /// The external file with its elements, if any.
     pub external: Option<String>,
     /// Offset in the external file, and length in bytes if declared.
@@ -171,7 +171,7 @@ pub struct Tensor {
     pub is_sparse: bool,
 }
 
-impl Tensor {
+impl ConstantTensor {
     /// Number of elements; the reader has bounded the dimensions.
     pub fn elements(&self) -> u64 {
         self.dims.iter().product()
@@ -185,7 +185,7 @@ impl Tensor {
 
 /// Value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Attribute {
+pub enum NodeAttribute {
     Integer(i64),
     Float(f64),
     Text(String),
@@ -193,7 +193,7 @@ pub enum Attribute {
     Floats(Vec<f64>),
     Texts(Vec<String>),
     /// A constant, shared because calls of a function copy it.
-    Tensor(Arc<Tensor>),
+    Tensor(Arc<ConstantTensor>),
     Graph(Box<Graph>),
     Graphs(Vec<Graph>),
     /// Inside a function: a reference to the caller's attribute of this name.
@@ -203,7 +203,7 @@ pub enum Attribute {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Node {
+pub struct GraphNode {
     /// Name, often empty.
     pub name: String,
     /// Operator type, for example `Conv`.
@@ -216,12 +216,12 @@ pub struct Node {
     pub inputs: Vec<String>,
     /// Names of its outputs; empty for an omitted optional output.
     pub outputs: Vec<String>,
-    pub attributes: BTreeMap<String, Attribute>,
+    pub attributes: BTreeMap<String, NodeAttribute>,
     /// Byte range in the file.
     pub span: Range<usize>,
 }
 
-impl Node {
+impl GraphNode {
     /// Whether its type is one of ONNX's own.
     pub fn is_standard(&self) -> bool {
         matches!(self.domain.as_str(), "" | "ai.onnx")
@@ -229,7 +229,7 @@ impl Node {
 
     /// Whether its type is in a known domain: ONNX's own or ONNX Runtime's. Other domains may
     /// define the name differently.
-    pub fn is_familiar(&self) -> bool {
+    pub fn is_known_domain(&self) -> bool {
         let is_runtime = |rest: &str| rest.is_empty() || rest.starts_with('.');
         self.is_standard() || self.domain.strip_prefix("com.microsoft").is_some_and(is_runtime)
     }
@@ -237,7 +237,7 @@ impl Node {
     /// An integer attribute.
     pub fn integer(&self, name: &str) -> Option<i64> {
         match self.attributes.get(name) {
-            Some(Attribute::Integer(value)) => Some(*value),
+            Some(NodeAttribute::Integer(value)) => Some(*value),
             _ => None,
         }
     }
@@ -245,7 +245,7 @@ impl Node {
     /// An integer list attribute.
     pub fn integers(&self, name: &str) -> Option<&[i64]> {
         match self.attributes.get(name) {
-            Some(Attribute::Integers(values)) => Some(values),
+            Some(NodeAttribute::Integers(values)) => Some(values),
             _ => None,
         }
     }
@@ -253,7 +253,7 @@ impl Node {
     /// A string attribute.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.attributes.get(name) {
-            Some(Attribute::Text(value)) => Some(value),
+            Some(NodeAttribute::Text(value)) => Some(value),
             _ => None,
         }
     }
@@ -261,24 +261,24 @@ impl Node {
     /// A subgraph attribute.
     pub fn graph(&self, name: &str) -> Option<&Graph> {
         match self.attributes.get(name) {
-            Some(Attribute::Graph(graph)) => Some(graph),
+            Some(NodeAttribute::Graph(graph)) => Some(graph),
             _ => None,
         }
     }
 
     pub fn graphs(&self) -> impl Iterator<Item = &Graph> {
         self.attributes.values().flat_map(|attribute| match attribute {
-            Attribute::Graph(graph) => std::slice::from_ref(graph.as_ref()),
-            Attribute::Graphs(graphs) => graphs.as_slice(),
+            NodeAttribute::Graph(graph) => std::slice::from_ref(graph.as_ref()),
+            NodeAttribute::Graphs(graphs) => graphs.as_slice(),
             _ => &[],
         })
     }
 
     /// Display name: the name, or the type and number. A long name is truncated, because the name
     /// is repeated in the path of every operator in its subgraphs.
-    pub fn called(&self, number: usize) -> String {
-        let kind = beginning(&self.kind);
-        let name = beginning(&self.name);
+    pub fn display_name(&self, number: usize) -> String {
+        let kind = truncate_name(&self.kind);
+        let name = truncate_name(&self.name);
         if name.is_empty() {
             format!("{kind} #{number}")
         } else if name.len() < self.name.len() {
@@ -290,10 +290,10 @@ impl Node {
 }
 
 /// Largest number of characters of a displayed name.
-const TOLD: usize = 120;
+const MAX_NAME_CHARS: usize = 120;
 
-fn beginning(name: &str) -> &str {
-    name.char_indices().nth(TOLD).and_then(|(end, _)| name.get(..end)).unwrap_or(name)
+fn truncate_name(name: &str) -> &str {
+    name.char_indices().nth(MAX_NAME_CHARS).and_then(|(end, _)| name.get(..end)).unwrap_or(name)
 }
 
 /// Operators and the values between them.
@@ -301,8 +301,8 @@ fn beginning(name: &str) -> &str {
 pub struct Graph {
     pub name: String,
     /// Its operators in an executable order.
-    pub nodes: Vec<Node>,
-    pub initializers: Vec<Tensor>,
+    pub nodes: Vec<GraphNode>,
+    pub initializers: Vec<ConstantTensor>,
     /// Its inputs, without constants that are listed there.
     pub inputs: Vec<ValueInfo>,
     pub outputs: Vec<ValueInfo>,
@@ -312,7 +312,7 @@ pub struct Graph {
 
 /// An operator that the file defines itself.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Function {
+pub struct LocalFunction {
     /// Name, which is the type of the operators that call it.
     pub name: String,
     pub domain: String,
@@ -323,11 +323,11 @@ pub struct Function {
     /// Version of ONNX's own operators in it, if declared.
     pub opset: Option<i64>,
     /// Default values of attributes that a call may omit.
-    pub defaults: BTreeMap<String, Attribute>,
+    pub defaults: BTreeMap<String, NodeAttribute>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Model {
+pub struct OnnxFile {
     /// Version of the file format.
     pub ir_version: i64,
     pub producer: String,
@@ -335,10 +335,10 @@ pub struct Model {
     pub opsets: BTreeMap<String, i64>,
     pub graph: Graph,
     /// Operators that the file defines itself.
-    pub functions: Vec<Function>,
+    pub functions: Vec<LocalFunction>,
 }
 
-impl Model {
+impl OnnxFile {
     /// Version of ONNX's own operators.
     pub fn opset(&self) -> i64 {
         self.opsets.get("").or_else(|| self.opsets.get("ai.onnx")).copied().unwrap_or(1)

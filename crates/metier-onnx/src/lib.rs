@@ -1,36 +1,38 @@
 //! Reads ONNX graphs: operators, shapes, multiply-adds, bytes.
 //!
-//! [`wire`] decodes the bytes, and [`proto`] builds a [`Model`] within [`Limits`]. [`shape`] infers
-//! the type and size of every value, and [`cost`] the multiply-adds of each operator. [`analysis`]
+//! [`protobuf_reader`] decodes the bytes, and [`onnx_reader`] builds a [`OnnxFile`] within [`OnnxLimits`]. [`shape`] infers
+//! the type and size of every value, and [`operator_cost`] the multiply-adds of each operator. [`part_analysis`]
 //! combines them: parameters, multiply-adds, peak activation memory, and the characteristics of the
 //! SOPRANO profiler, by its rules and corrected.
 //!
-//! [`split`] partitions a graph, [`rewrite`] changes operators of a file, and [`build`] creates
+//! [`split`] partitions a graph, [`graph_rewrite`] changes operators of a file, and [`graph_builder`] creates
 //! small graphs. This crate runs no graph. No input makes it panic, loop forever, or take more
 //! memory than a small multiple of the file: counts, depths and sizes are checked before anything
 //! is stored. This crate reads no files; the caller passes the bytes, so only the description of
 //! external weights is available.
 
 pub mod analysis;
-pub mod build;
 pub mod constants;
-pub mod cost;
 mod error;
 pub mod graph;
+pub mod graph_builder;
+pub mod graph_rewrite;
 pub mod limits;
-pub mod proto;
-pub mod rewrite;
+pub mod onnx_reader;
+pub mod operator_cost;
+mod protobuf_reader;
+mod protobuf_writer;
 pub mod shape;
 pub mod soprano;
 pub mod split;
-mod wire;
-mod write;
 
-pub use analysis::{Analysis, Bindings, OperatorCost, analyse};
+pub use analysis::{GraphAnalysis, OperatorCost, ShapeBindings, analyse_graph};
 pub use error::Error;
-pub use graph::{Attribute, DataType, Dim, Graph, Model, Node, Tensor, ValueInfo};
-pub use limits::Limits;
-pub use proto::read;
+pub use graph::{
+    ConstantTensor, DataType, Graph, GraphNode, NodeAttribute, OnnxFile, TensorDimension, ValueInfo,
+};
+pub use limits::OnnxLimits;
+pub use onnx_reader::read_onnx;
 
 use std::path::{Component, Path, PathBuf};
 

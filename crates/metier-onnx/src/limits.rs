@@ -2,7 +2,7 @@
 
 /// Limits for every file; an error for a file beyond one names the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct OnnxLimits {
     /// Bytes of the file.
     pub file_bytes: usize,
     /// Operators, including subgraphs.
@@ -18,7 +18,7 @@ pub struct Limits {
     pub turns: u64,
 }
 
-impl Default for Limits {
+impl Default for OnnxLimits {
     fn default() -> Self {
         Self {
             // Protocol buffers are limited to 2 GiB; larger networks store their weights

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::graph::{Graph, Node, Tensor};
+use crate::graph::{ConstantTensor, Graph, GraphNode};
 
 /// The counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
-pub struct Characteristics {
+pub struct GraphCharacteristics {
     /// Convolutions.
     pub conv_layers: u64,
     /// Pools.
@@ -46,14 +46,14 @@ pub enum NetworkType {
 }
 
 /// Counts by SOPRANO's rules, including their omissions.
-pub fn by_the_rules(graph: &Graph) -> Characteristics {
+pub fn count_by_soprano_rules(graph: &Graph) -> GraphCharacteristics {
     // By name; of equal names the first, as in SOPRANO. Files may contain many of both, so a map is
     // needed.
-    let mut weights: HashMap<&str, &Tensor> = HashMap::new();
+    let mut weights: HashMap<&str, &ConstantTensor> = HashMap::new();
     for tensor in &graph.initializers {
         weights.entry(&tensor.name).or_insert(tensor);
     }
-    let mut makers: HashMap<&str, &Node> = HashMap::new();
+    let mut makers: HashMap<&str, &GraphNode> = HashMap::new();
     for node in &graph.nodes {
         for name in node.outputs.iter().filter(|name| !name.is_empty()) {
             makers.entry(name).or_insert(node);
@@ -61,12 +61,12 @@ pub fn by_the_rules(graph: &Graph) -> Characteristics {
     }
     let weight = |name: Option<&String>| name.and_then(|name| weights.get(name.as_str()).copied());
     let maker = |name: Option<&String>| name.and_then(|name| makers.get(name.as_str()).copied());
-    let mut counts = Characteristics {
+    let mut counts = GraphCharacteristics {
         total_parameters: graph
             .initializers
             .iter()
             .fold(0, |sum: u64, tensor| sum.saturating_add(tensor.elements())),
-        ..Characteristics::default()
+        ..GraphCharacteristics::default()
     };
     for node in &graph.nodes {
         match node.kind.as_str() {
@@ -92,7 +92,12 @@ pub fn by_the_rules(graph: &Graph) -> Characteristics {
 }
 
 /// Adds one operator to the corrected counts, wherever its weights are stored.
-pub fn count(counts: &mut Characteristics, node: &Node, has_constant_weights: bool, channels: u64) {
+pub fn count_operator(
+    counts: &mut GraphCharacteristics,
+    node: &GraphNode,
+    has_constant_weights: bool,
+    channels: u64,
+) {
     match node.kind.as_str() {
         "Conv" | "ConvInteger" | "QLinearConv" | "ConvTranspose" | "FusedConv" | "DeformConv"
             if has_constant_weights =>
@@ -130,14 +135,14 @@ pub fn count(counts: &mut Characteristics, node: &Node, has_constant_weights: bo
 
 /// Network type by SOPRANO's rule, including subgraphs.
 pub fn network_type(graph: &Graph) -> NetworkType {
-    fn any(graph: &Graph, is: &dyn Fn(&Node) -> bool) -> bool {
-        graph.nodes.iter().any(|node| is(node) || node.graphs().any(|inner| any(inner, is)))
+    fn any_node(graph: &Graph, is: &dyn Fn(&GraphNode) -> bool) -> bool {
+        graph.nodes.iter().any(|node| is(node) || node.graphs().any(|inner| any_node(inner, is)))
     }
-    if any(graph, &|node| node.kind.contains("Conv")) {
+    if any_node(graph, &|node| node.kind.contains("Conv")) {
         NetworkType::Cnn
-    } else if any(graph, &|node| matches!(node.kind.as_str(), "LSTM" | "GRU" | "RNN")) {
+    } else if any_node(graph, &|node| matches!(node.kind.as_str(), "LSTM" | "GRU" | "RNN")) {
         NetworkType::Rnn
-    } else if any(graph, &|node| node.kind.contains("Attention")) {
+    } else if any_node(graph, &|node| node.kind.contains("Attention")) {
         NetworkType::Transformer
     } else if graph.nodes.iter().all(|node| node.kind == "Gemm") {
         NetworkType::Mlp

@@ -8,7 +8,7 @@ pub mod node;
 pub mod placement;
 pub mod rank;
 
-pub use node::{Aged, KubernetesNode, MissingFact, NodeFacts, NodeInventory, PrometheusNode};
+pub use node::{AgedValue, KubernetesNode, MissingFact, NodeFacts, NodeInventory, PrometheusNode};
 pub use placement::{
     AppliedDeployment, Placement, PlacementCandidate, PlacementEstimate, PlacementStanding, ResolvedPassport,
     place,

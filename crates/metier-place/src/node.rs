@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The label that holds the name by which pods are sent to a node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// A value, and how long before the snapshot it was taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Aged<T> {
+pub struct AgedValue<T> {
     pub value: T,
     /// How old it was.
     pub age: Seconds,
@@ -70,11 +70,11 @@ pub struct PrometheusNode {
     pub cores: Option<u32>,
     pub memory: Option<Bytes>,
     /// Share of all cores' time that is used.
-    pub cpu_busy: Option<Aged<Ratio>>,
+    pub cpu_busy: Option<AgedValue<Ratio>>,
     /// Share of the root file system that is used.
-    pub disk_used: Option<Aged<Ratio>>,
+    pub disk_used: Option<AgedValue<Ratio>>,
     /// Memory that a new program could have.
-    pub memory_available: Option<Aged<Bytes>>,
+    pub memory_available: Option<AgedValue<Bytes>>,
     /// What is not known of it.
     pub missing: Vec<MissingFact>,
 }
@@ -98,7 +98,7 @@ pub struct NodeFacts {
 impl NodeFacts {
     /// The name by which pods are sent there.
     pub fn hostname(&self) -> Option<&str> {
-        self.label(HOSTNAME)
+        self.label(HOSTNAME_LABEL)
     }
 
     pub fn label(&self, key: &str) -> Option<&str> {
@@ -111,12 +111,12 @@ impl NodeFacts {
         if let Some(known) = by_kubernetes.filter(|name| !name.is_empty()) {
             return Some(known);
         }
-        let told = self.prometheus.as_ref()?.architecture.as_deref()?;
-        Some(match told.to_ascii_lowercase().as_str() {
+        let text = self.prometheus.as_ref()?.architecture.as_deref()?;
+        Some(match text.to_ascii_lowercase().as_str() {
             "aarch64" | "arm64" | "arm_8" => "arm64",
             "x86_64" | "amd64" => "amd64",
             "arm" | "armv7l" | "armv6l" | "arm_7" => "arm",
-            _ => told,
+            _ => text,
         })
     }
 

@@ -12,9 +12,9 @@ use crate::node::{NodeFacts, NodeInventory};
 use crate::rank::{NodeCost, PlacementDemand, RankedNode, rank};
 
 /// Most reasons that are joined where nothing can be placed.
-const MOST_REASONS: usize = 5;
+const MAX_REASONS: usize = 5;
 /// Most nodes that only Prometheus knows, that are named.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED_NODES: usize = 8;
 
 /// The passport by which a node is judged.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +88,7 @@ pub struct PlacementCandidate {
 
 /// A workload on a device.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Assignment {
+pub struct WorkloadAssignment {
     /// Which workload.
     pub workload: String,
     /// Which device.
@@ -143,7 +143,7 @@ pub struct Placement {
     /// How long choosing took.
     pub seconds: f64,
     /// What goes where.
-    pub assignments: Vec<Assignment>,
+    pub assignments: Vec<WorkloadAssignment>,
     /// What goes nowhere.
     pub unplaced: Vec<UnplacedWorkload>,
     /// Every node: those that can take it by time, then the others by name.
@@ -173,26 +173,29 @@ impl Placement {
         ranking: &[RankedNode<'_, PlacementEstimate>],
         took: Duration,
     ) -> Self {
-        let is_of_cluster = |one: &&RankedNode<_>| one.node.kubernetes.is_some() || !inventory.has_kubernetes;
+        let is_of_cluster =
+            |node: &&RankedNode<_>| node.node.kubernetes.is_some() || !inventory.has_kubernetes;
         let (of_cluster, strangers): (Vec<_>, Vec<_>) = ranking.iter().partition(is_of_cluster);
         let mut candidates: Vec<PlacementCandidate> = of_cluster.into_iter().map(candidate).collect();
-        let able = candidates.iter().take_while(|one| one.status == PlacementStanding::Possible).count();
+        let able =
+            candidates.iter().take_while(|candidate| candidate.status == PlacementStanding::Possible).count();
         let (able, others) = candidates.split_at_mut(able);
-        explain(able);
+        explain_ranking(able);
         let first = able.first();
-        let best = first.and_then(|one| Some(one.prediction.as_ref()?.value()));
-        let assignment = |one: &PlacementCandidate| {
-            Some(Assignment {
+        let best = first.and_then(|candidate| Some(candidate.prediction.as_ref()?.value()));
+        let assignment = |candidate: &PlacementCandidate| {
+            Some(WorkloadAssignment {
                 workload: demand.workload.clone(),
-                device: one.device.clone(),
+                device: candidate.device.clone(),
                 replicas: demand.replicas,
-                prediction: one.prediction.clone()?,
-                memory: one.memory.clone()?,
+                prediction: candidate.prediction.clone()?,
+                memory: candidate.memory.clone()?,
             })
         };
-        let unplaced = || UnplacedWorkload { workload: demand.workload.clone(), because: nowhere(others) };
+        let unplaced =
+            || UnplacedWorkload { workload: demand.workload.clone(), because: infeasible_reason(others) };
         let mut notes = inventory.notes.clone();
-        notes.extend(strange(&strangers));
+        notes.extend(foreign_node_notes(&strangers));
         Self {
             schema: "metier.placement/1",
             status: if best.is_some() { "optimal" } else { "infeasible" },
@@ -209,22 +212,22 @@ impl Placement {
     }
 
     pub fn chosen(&self) -> Option<&PlacementCandidate> {
-        self.candidates.iter().find(|one| one.status == PlacementStanding::Chosen)
+        self.candidates.iter().find(|candidate| candidate.status == PlacementStanding::Chosen)
     }
 }
 
-fn candidate(one: &RankedNode<'_, PlacementEstimate>) -> PlacementCandidate {
-    let (node, estimate) = (one.node, one.cost.as_ref());
+fn candidate(ranked_node: &RankedNode<'_, PlacementEstimate>) -> PlacementCandidate {
+    let (node, estimate) = (ranked_node.node, ranked_node.cost.as_ref());
     let kubernetes = node.kubernetes.as_ref();
     let used = estimate.filter(|estimate| !estimate.source.is_generic);
-    let because = match (&one.obstacle, one.is_memory_unknown) {
+    let because = match (&ranked_node.obstacle, ranked_node.is_memory_unknown) {
         (Some(why), _) => why.clone(),
         (None, true) => "how much memory it has free is not known".to_string(),
         (None, false) => String::new(),
     };
     PlacementCandidate {
         device: node.name.clone(),
-        status: match one.obstacle {
+        status: match ranked_node.obstacle {
             None => PlacementStanding::Possible,
             Some(_) => PlacementStanding::LeftOut,
         },
@@ -232,7 +235,7 @@ fn candidate(one: &RankedNode<'_, PlacementEstimate>) -> PlacementCandidate {
         prediction: estimate.map(|estimate| estimate.latency.clone()),
         memory: estimate.map(|estimate| estimate.memory.clone()),
         threads: estimate.map(|estimate| estimate.threads),
-        passport: used.map(|estimate| PassportUse::of(&estimate.source.passport)),
+        passport: used.map(|estimate| PassportUse::without_figures(&estimate.source.passport)),
         architecture: node.architecture().unwrap_or_default().to_string(),
         free_cores: kubernetes.and_then(|node| node.free_cores),
         free_memory_bytes: node.free_memory(),
@@ -242,15 +245,15 @@ fn candidate(one: &RankedNode<'_, PlacementEstimate>) -> PlacementCandidate {
 
 /// Says of each that can take it how it compares; the first is chosen. What was said of it before
 /// stays behind that.
-fn explain(able: &mut [PlacementCandidate]) {
-    let of = |one: &PlacementCandidate| {
-        one.prediction
-            .as_ref()
-            .map_or((f64::INFINITY, f64::INFINITY), |told| (told.value(), told.interval().low()))
+fn explain_ranking(able: &mut [PlacementCandidate]) {
+    let of = |candidate: &PlacementCandidate| {
+        candidate.prediction.as_ref().map_or((f64::INFINITY, f64::INFINITY), |prediction| {
+            (prediction.value(), prediction.interval().low())
+        })
     };
     let values: Vec<(f64, f64)> = able.iter().map(of).collect();
     let Some((first, rest)) = able.split_first_mut() else { return };
-    let high = first.prediction.as_ref().map_or(0.0, |told| told.interval().high());
+    let high = first.prediction.as_ref().map_or(0.0, |prediction| prediction.interval().high());
     let close = values.iter().skip(1).filter(|(_, low)| *low <= high).count();
     first.status = PlacementStanding::Chosen;
     let compared = match (rest.len(), close) {
@@ -263,14 +266,14 @@ fn explain(able: &mut [PlacementCandidate]) {
         ),
     };
     put_before(&mut first.because, compared);
-    for (one, (value, _)) in rest.iter_mut().zip(values.iter().skip(1)) {
+    for (placement_candidate, (value, _)) in rest.iter_mut().zip(values.iter().skip(1)) {
         let compared = match values[0].0 {
             best if best > 0.0 && *value > best => {
                 format!("{:.2} times as long as on {}", value / best, first.device)
             }
             _ => format!("the same time as on {}, which comes first by name", first.device),
         };
-        put_before(&mut one.because, compared);
+        put_before(&mut placement_candidate.because, compared);
     }
 }
 
@@ -279,21 +282,24 @@ fn put_before(because: &mut String, first: String) {
 }
 
 /// Why none of the nodes can take it.
-fn nowhere(others: &[PlacementCandidate]) -> String {
-    let why: Vec<String> =
-        others.iter().take(MOST_REASONS).map(|one| format!("{}: {}", one.device, one.because)).collect();
+fn infeasible_reason(others: &[PlacementCandidate]) -> String {
+    let why: Vec<String> = others
+        .iter()
+        .take(MAX_REASONS)
+        .map(|candidate| format!("{}: {}", candidate.device, candidate.because))
+        .collect();
     match others.len() {
         0 => "the cluster has no nodes".to_string(),
         count => format!("none of {count} nodes can take it ({})", why.join("; ")),
     }
 }
 
-fn strange(strangers: &[&RankedNode<'_, PlacementEstimate>]) -> Vec<String> {
+fn foreign_node_notes(strangers: &[&RankedNode<'_, PlacementEstimate>]) -> Vec<String> {
     let note =
-        |one: &&RankedNode<_>| format!("{}: left out, the cluster has no node of this name", one.node.name);
-    let mut notes: Vec<String> = strangers.iter().take(MOST_NAMED).map(note).collect();
-    if strangers.len() > MOST_NAMED {
-        let more = strangers.len() - MOST_NAMED;
+        |node: &&RankedNode<_>| format!("{}: left out, the cluster has no node of this name", node.node.name);
+    let mut notes: Vec<String> = strangers.iter().take(MAX_NAMED_NODES).map(note).collect();
+    if strangers.len() > MAX_NAMED_NODES {
+        let more = strangers.len() - MAX_NAMED_NODES;
         notes.push(format!("{more} more are left out that the cluster does not have"));
     }
     notes

@@ -13,7 +13,7 @@ use metier_types::Bytes;
 use crate::node::{KubernetesNode, NodeFacts, NodeInventory};
 
 /// Requests are whole mebibytes.
-const MEBI: u64 = 1 << 20;
+const MEBIBYTE: u64 = 1 << 20;
 
 /// What is to be placed.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +70,7 @@ pub fn rank<'a, C: NodeCost>(
     predict: &dyn Fn(&NodeFacts) -> Result<C, String>,
 ) -> Vec<RankedNode<'a, C>> {
     let judge = |node| {
-        let (cost, obstacle) = match unfit(inventory, node, demand) {
+        let (cost, obstacle) = match exclusion_reason(inventory, node, demand) {
             Some(why) => (None, Some(why)),
             None => match predict(node) {
                 Err(why) => (None, Some(why)),
@@ -85,44 +85,44 @@ pub fn rank<'a, C: NodeCost>(
         RankedNode { node, cost, obstacle, is_memory_unknown: is_predicted && !is_known }
     };
     let mut ranking: Vec<RankedNode<'a, C>> = inventory.nodes.iter().map(judge).collect();
-    let time = |one: &RankedNode<'a, C>| match (&one.obstacle, &one.cost) {
+    let time = |node: &RankedNode<'a, C>| match (&node.obstacle, &node.cost) {
         (None, Some(cost)) => Some(cost.seconds()),
         _ => None,
     };
-    ranking.sort_by(|one, other| {
-        let (first, second) = (time(one), time(other));
+    ranking.sort_by(|ranked_node, other| {
+        let (first, second) = (time(ranked_node), time(other));
         first
             .is_none()
             .cmp(&second.is_none())
             .then_with(|| first.unwrap_or_default().total_cmp(&second.unwrap_or_default()))
-            .then_with(|| one.node.name.cmp(&other.node.name))
+            .then_with(|| ranked_node.node.name.cmp(&other.node.name))
     });
     ranking
 }
 
 /// Why a node does not come into question, whatever is predicted.
-fn unfit(inventory: &NodeInventory, node: &NodeFacts, demand: &PlacementDemand) -> Option<String> {
+fn exclusion_reason(inventory: &NodeInventory, node: &NodeFacts, demand: &PlacementDemand) -> Option<String> {
     let kubernetes = match &node.kubernetes {
         None if inventory.has_kubernetes => return Some("the cluster has no node of this name".to_string()),
         known => known.as_ref(),
     };
     kubernetes
-        .and_then(unable)
+        .and_then(unschedulable_reason)
         .or_else(|| mismatch(node, demand))
         .or_else(|| short_cores(kubernetes?, demand))
         .or_else(|| unknown_load(inventory, node))
 }
 
-fn unable(node: &KubernetesNode) -> Option<String> {
+fn unschedulable_reason(node: &KubernetesNode) -> Option<String> {
     let is_linux = node.system.is_empty() || node.system == "linux";
     node.obstacle.clone().or_else(|| (!is_linux).then(|| format!("it runs {}; want linux", node.system)))
 }
 
 fn mismatch(node: &NodeFacts, demand: &PlacementDemand) -> Option<String> {
     let own = node.architecture().unwrap_or_default();
-    if let Some(wanted) = demand.architecture.as_ref().filter(|wanted| *wanted != own) {
+    if let Some(text) = demand.architecture.as_ref().filter(|name_text| *name_text != own) {
         let own = if own.is_empty() { "of an unknown architecture" } else { own };
-        return Some(format!("it is {own}; want {wanted}"));
+        return Some(format!("it is {own}; want {text}"));
     }
     let lacking = demand.labels.iter().find(|(key, value)| node.label(key) != Some(value));
     lacking.map(|(key, value)| format!("it does not have the label {key}={value}"))
@@ -161,5 +161,5 @@ fn short_memory(node: &NodeFacts, demand: &PlacementDemand, cost: &impl NodeCost
 /// What is requested so that it fits also where the prediction is as low as its interval allows.
 pub fn requested_memory(high: f64) -> Bytes {
     let bytes = high.clamp(1.0, 1e18) as u64;
-    Bytes(bytes.div_ceil(MEBI) * MEBI)
+    Bytes(bytes.div_ceil(MEBIBYTE) * MEBIBYTE)
 }

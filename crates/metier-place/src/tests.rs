@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use metier_types::{Bytes, Digest, Interval, Passport, Prediction, Ratio, Seconds};
+use metier_types::{Bytes, ContentDigest, Passport, Prediction, PredictionInterval, Ratio, Seconds};
 use serde_json::json;
 
 use super::*;
@@ -44,8 +44,8 @@ fn shown(name: &str, available: Option<u64>) -> PrometheusNode {
     let age = Seconds(1.0);
     PrometheusNode {
         name: name.into(),
-        cpu_busy: Some(Aged { value: Ratio(0.5), age }),
-        memory_available: available.map(|bytes| Aged { value: Bytes(bytes), age }),
+        cpu_busy: Some(AgedValue { value: Ratio(0.5), age }),
+        memory_available: available.map(|bytes| AgedValue { value: Bytes(bytes), age }),
         ..PrometheusNode::default()
     }
 }
@@ -59,8 +59,8 @@ fn demand() -> PlacementDemand {
 }
 
 fn prediction(value: f64, unit: &str) -> Prediction {
-    let interval = Interval::new(value / 2.0, value * 2.0, Ratio(0.9)).unwrap();
-    Prediction::new(value, unit, interval, Digest::from_bytes([1; 32]), true, "x").unwrap()
+    let interval = PredictionInterval::new(value / 2.0, value * 2.0, Ratio(0.9)).unwrap();
+    Prediction::new(value, unit, interval, ContentDigest::from_bytes([1; 32]), true, "x").unwrap()
 }
 
 /// Times by name of node, in milliseconds; memory of 100 MB, at most 200 MB.
@@ -74,7 +74,12 @@ fn answers<'a>(times: &'a [(&'a str, f64)]) -> impl Fn(&NodeFacts) -> Result<Pla
 }
 
 fn why(found: &Placement, name: &str) -> String {
-    found.candidates.iter().find(|one| one.device == name).map(|one| one.because.clone()).unwrap()
+    found
+        .candidates
+        .iter()
+        .find(|candidate| candidate.device == name)
+        .map(|candidate| candidate.because.clone())
+        .unwrap()
 }
 
 #[test]
@@ -91,7 +96,7 @@ fn the_fastest_node_with_room_is_chosen_and_all_are_told_why() {
     let found = place(&cluster(nodes), &demand(), &answers(&times));
     assert_eq!((found.status, found.objective, found.bound), ("optimal", Some(0.01), Some(0.01)));
     let order: Vec<(&str, PlacementStanding)> =
-        found.candidates.iter().map(|one| (one.device.as_str(), one.status)).collect();
+        found.candidates.iter().map(|candidate| (candidate.device.as_str(), candidate.status)).collect();
     use PlacementStanding::{Chosen, LeftOut, Possible};
     assert_eq!(
         order,
@@ -110,7 +115,7 @@ fn the_fastest_node_with_room_is_chosen_and_all_are_told_why() {
     assert_eq!(why("busy"), "1 cores are wanted and 0.50 of 4.00 are free");
     assert!(why("full").starts_with("it may need 191 MiB"), "{}", why("full"));
     assert_eq!((why("cold").as_str(), why("unknown").as_str()), ("it is not ready", "no passport is known"));
-    let full = found.candidates.iter().find(|one| one.device == "full").unwrap();
+    let full = found.candidates.iter().find(|candidate| candidate.device == "full").unwrap();
     assert!(full.prediction.is_some(), "what is predicted there is shown also where there is no room");
     let chosen = json!(found.chosen().unwrap());
     assert_eq!((&chosen["threads"], &chosen["passport"]["id"]), (&json!(4), &json!("board")));
@@ -122,7 +127,7 @@ fn of_equals_the_first_by_name_is_chosen_whatever_the_order_of_the_nodes() {
     let times = [("a", 5.0), ("b", 5.0), ("c", 6.0)];
     for names in [["b", "a", "c"], ["c", "b", "a"]] {
         let found = place(&cluster(names.map(node).into()), &demand(), &answers(&times));
-        let order: Vec<&str> = found.candidates.iter().map(|one| one.device.as_str()).collect();
+        let order: Vec<&str> = found.candidates.iter().map(|candidate| candidate.device.as_str()).collect();
         assert_eq!(order, ["a", "b", "c"]);
         assert!(why(&found, "a").contains("2 others"), "{}", why(&found, "a"));
         assert!(why(&found, "b").contains("first by name"), "{}", why(&found, "b"));
@@ -131,8 +136,8 @@ fn of_equals_the_first_by_name_is_chosen_whatever_the_order_of_the_nodes() {
 
 #[test]
 fn where_nothing_fits_it_says_so_for_each_node() {
-    let wanted = PlacementDemand { architecture: Some("arm64".into()), ..demand() };
-    let found = place(&cluster(vec![node("a")]), &wanted, &answers(&[("a", 5.0)]));
+    let placement_demand = PlacementDemand { architecture: Some("arm64".into()), ..demand() };
+    let found = place(&cluster(vec![node("a")]), &placement_demand, &answers(&[("a", 5.0)]));
     assert_eq!((found.status, found.objective, found.gap_ratio), ("infeasible", None, None));
     assert_eq!(found.unplaced[0].because, "none of 1 nodes can take it (a: it is amd64; want arm64)");
     assert!(found.assignments.is_empty());
@@ -145,9 +150,9 @@ fn where_nothing_fits_it_says_so_for_each_node() {
 
 /// The reason for a node with these figures, in MiB, where 191 MiB may be needed.
 fn memory_of(free: Option<u64>, available: Option<u64>, replicas: u32) -> (PlacementStanding, String) {
-    let mut one = node_with("a", |node| node.free_memory = free.map(|mebi| Bytes(mebi << 20)));
-    one.prometheus = Some(shown("a", available.map(|mebi| mebi << 20)));
-    let inventory = NodeInventory { has_prometheus: true, ..cluster(vec![one]) };
+    let mut facts = node_with("a", |node| node.free_memory = free.map(|mebi| Bytes(mebi << 20)));
+    facts.prometheus = Some(shown("a", available.map(|mebi| mebi << 20)));
+    let inventory = NodeInventory { has_prometheus: true, ..cluster(vec![facts]) };
     let found = place(&inventory, &PlacementDemand { replicas, ..demand() }, &answers(&[("a", 5.0)]));
     (found.candidates[0].status, why(&found, "a"))
 }
@@ -249,7 +254,7 @@ proptest::proptest! {
         let times: Vec<(&str, f64)> = named.iter().map(|(name, time)| (name.as_str(), *time)).collect();
         let order = |nodes: Vec<NodeFacts>| -> Vec<String> {
             let found = place(&cluster(nodes), &demand(), &answers(&times));
-            found.candidates.into_iter().map(|one| one.device).collect()
+            found.candidates.into_iter().map(|candidate| candidate.device).collect()
         };
         let nodes: Vec<NodeFacts> = named.iter().map(|(name, _)| node(name)).collect();
         let turned = nodes.iter().rev().cloned().collect();

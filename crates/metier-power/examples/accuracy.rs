@@ -4,10 +4,10 @@
 //! sixth and ninth of ten stretches of time.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
-use metier_learn::score::Score;
-use metier_power::frame::Frame;
-use metier_power::trainers::{LIST, Learned, Settings, Validation, train};
-use metier_power::vocabulary::{Component, Trainer};
+use metier_learn::score::PredictionScore;
+use metier_power::frame::FeatureFrame;
+use metier_power::kepler_terms::{PowerComponent, PowerTrainer};
+use metier_power::trainers::{HoldOutMethod, LearnedFormula, TRAINERS, TrainerSettings, train};
 use serde_json::{Value, json};
 
 type Failure = Box<dyn std::error::Error>;
@@ -19,9 +19,9 @@ fn main() -> Result<(), Failure> {
     let [file, split, names @ ..] = &words[..] else {
         return Err("usage: accuracy FILE rows|phases [TRAINER…]".into());
     };
-    let frame = Frame::read_csv(std::fs::File::open(file)?)?;
-    let components: Vec<Component> =
-        Component::ALL.into_iter().filter(|component| frame.watts(*component).is_some()).collect();
+    let frame = FeatureFrame::read_csv(std::fs::File::open(file)?)?;
+    let components: Vec<PowerComponent> =
+        PowerComponent::ALL.into_iter().filter(|component| frame.watts(*component).is_some()).collect();
     let is_feature = |name: &&str| {
         !["timestamp", "node_type", "id", ""].contains(name)
             && !name.ends_with("_power")
@@ -36,14 +36,14 @@ fn main() -> Result<(), Failure> {
     };
     let (test, train_rows): (Vec<usize>, Vec<usize>) = (0..rows).partition(is_test);
     let learned_from = frame.select(&train_rows);
-    let validation = if split == "rows" { Validation::Rows } else { Validation::Blocks };
+    let validation = if split == "rows" { HoldOutMethod::Rows } else { HoldOutMethod::Blocks };
     let columns = features.iter().map(|name| frame.need(name)).collect::<Result<Vec<_>, _>>()?;
     let mut out = Vec::new();
-    for (trainer, _) in LIST {
-        if !names.is_empty() && !names.iter().any(|name| Trainer::named(name) == Some(trainer)) {
+    for (trainer, _) in TRAINERS {
+        if !names.is_empty() && !names.iter().any(|name| PowerTrainer::named(name) == Some(trainer)) {
             continue;
         }
-        let settings = Settings {
+        let settings = TrainerSettings {
             trainer,
             features: features.clone(),
             components: components.clone(),
@@ -70,10 +70,12 @@ fn main() -> Result<(), Failure> {
                 covered += usize::from(watts.low <= *truth && *truth <= watts.high);
                 width += watts.high - watts.low;
             }
-            let Some(score) = Score::of(&truth, &said, FLOOR) else { return Err("no rows held out".into()) };
+            let Some(score) = PredictionScore::compute(&truth, &said, FLOOR) else {
+                return Err("no rows held out".into());
+            };
             let held_out = trained.held_out.iter().find(|one| one.component == *component);
             let shares = match trained.predictor.components.get(component).map(|part| &part.learned) {
-                Some(Learned::Blend(blend)) => serde_json::to_value(blend.shares())?,
+                Some(LearnedFormula::Blend(blend)) => serde_json::to_value(blend.shares())?,
                 _ => Value::Null,
             };
             out.push(json!({

@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use metier_learn::Table;
-use metier_learn::boost::{Boosted, Loss, Packed, Settings};
-use metier_learn::score::Score;
-use metier_power::frame::Frame;
-use metier_power::node::Index;
+use metier_learn::TrainingTable;
+use metier_learn::boost::{BoostedTrees, LossFunction, PackedTrees, Settings};
+use metier_learn::score::PredictionScore;
+use metier_power::frame::FeatureFrame;
+use metier_power::kepler_terms::{EnergySource, FeatureGroup, OutputType, PowerComponent, PowerTrainer};
+use metier_power::node::NodeTypeIndex;
 use metier_power::nonnegative;
-use metier_power::trainers::{self, Validation};
-use metier_power::vocabulary::{Component, FeatureGroup, OutputType, Source, Trainer};
-use metier_power::weights::Weights;
+use metier_power::trainers::{self, HoldOutMethod};
+use metier_power::weights::KeplerWeights;
 use metier_types::random::SplitMix64;
 use serde_json::{Value, json};
 
@@ -35,13 +35,13 @@ fn main() {
     let folder = std::env::args().nth(1).unwrap();
     let folder = Path::new(&folder);
     let mut models = Vec::new();
-    for (source, word) in [(Source::RaplSysfs, "rapl"), (Source::Acpi, "acpi")] {
+    for (source, word) in [(EnergySource::RaplSysfs, "rapl"), (EnergySource::Acpi, "acpi")] {
         for (output_type, table) in
             [(OutputType::AbsPower, "abs_default"), (OutputType::DynPower, "dyn_default_min")]
         {
             for group in [FeatureGroup::CounterOnly, FeatureGroup::BpfOnly] {
                 let name = format!("nx12-train/preprocess_{table}_{word}_{}.csv", group.name());
-                let frame = Frame::read_csv(fs::File::open(folder.join(name)).unwrap()).unwrap();
+                let frame = FeatureFrame::read_csv(fs::File::open(folder.join(name)).unwrap()).unwrap();
                 models.push(model(&frame, source, output_type, group, false));
                 if output_type == OutputType::AbsPower {
                     models.push(model(&frame, source, output_type, group, true));
@@ -51,11 +51,11 @@ fn main() {
     }
     let frame = |word: &str| {
         let name = format!("nx12-train/preprocess_abs_default_{word}_CounterOnly.csv");
-        Frame::read_csv(fs::File::open(folder.join(name)).unwrap()).unwrap()
+        FeatureFrame::read_csv(fs::File::open(folder.join(name)).unwrap()).unwrap()
     };
     let (rapl, acpi) = (frame("rapl"), frame("acpi"));
-    let platform = acpi.watts(Component::Platform).unwrap();
-    let parts: BTreeMap<Component, Value> = [Component::Package, Component::Dram]
+    let platform = acpi.watts(PowerComponent::Platform).unwrap();
+    let parts: BTreeMap<PowerComponent, Value> = [PowerComponent::Package, PowerComponent::Dram]
         .into_iter()
         .map(|component| {
             let watts = rapl.watts(component).unwrap();
@@ -89,12 +89,18 @@ fn quantile(values: &[f64], share: f64) -> f64 {
 
 /// A column of the tables, which are older than the names: `bpf_cpu_time_us` counts milliseconds (at most 29,170 a second on 40 threads), and hits of
 /// the page cache were not counted yet.
-fn column(frame: &Frame, name: &str) -> Vec<f64> {
+fn column(frame: &FeatureFrame, name: &str) -> Vec<f64> {
     let old = if name == "bpf_cpu_time_ms" { "bpf_cpu_time_us" } else { name };
     frame.column(old).map_or_else(|| vec![0.0; frame.len()], <[f64]>::to_vec)
 }
 
-fn model(frame: &Frame, source: Source, output_type: OutputType, group: FeatureGroup, trees: bool) -> Value {
+fn model(
+    frame: &FeatureFrame,
+    source: EnergySource,
+    output_type: OutputType,
+    group: FeatureGroup,
+    trees: bool,
+) -> Value {
     let features = group.features();
     let columns: Vec<Vec<f64>> = features.iter().map(|name| column(frame, name)).collect();
     let (train, test): (Vec<usize>, Vec<usize>) = (0..frame.len()).partition(|row| row % 5 != 0);
@@ -120,12 +126,13 @@ fn model(frame: &Frame, source: Source, output_type: OutputType, group: FeatureG
             json!({ "Bias_Weight": fit.bias, "Categorical_Variables": {}, "Numerical_Variables": variables })
         } else {
             let student = student(&columns, &watts, &train, *component, group);
-            json!({ "Categorical_Variables": {}, "Numerical_Variables": variables, "Metier_Trees": Packed(student) })
+            json!({ "Categorical_Variables": {}, "Numerical_Variables": variables, "Metier_Trees": PackedTrees(student) })
         };
         weights.insert(component.name().to_string(), json!({ "All_Weights": all }));
         let one: serde_json::Map<String, Value> =
             [(component.name().to_string(), weights[component.name()].clone())].into_iter().collect();
-        let formulas = Weights::read(&Value::Object(one)).unwrap().formulas(Trainer::Auto.name()).unwrap();
+        let formulas =
+            KeplerWeights::read(&Value::Object(one)).unwrap().formulas(PowerTrainer::Auto.name()).unwrap();
         let predicted: Vec<f64> = test
             .iter()
             .map(|row| {
@@ -140,7 +147,7 @@ fn model(frame: &Frame, source: Source, output_type: OutputType, group: FeatureG
         let mae = measured.iter().zip(&predicted).map(|(is, said)| (is - said).abs()).sum::<f64>()
             / test.len() as f64;
         // In per cent only of rows that are above a watt: below, it says nothing.
-        let mape = Score::of(&measured, &predicted, 1.0).and_then(|score| score.mape);
+        let mape = PredictionScore::compute(&measured, &predicted, 1.0).and_then(|score| score.mape);
         errors.insert(format!("{}_mae", component.name()), round(mae, 2));
         if let Some(mape) = mape {
             errors.insert(format!("{}_mape", component.name()), round(mape * 100.0, 2));
@@ -155,7 +162,7 @@ fn model(frame: &Frame, source: Source, output_type: OutputType, group: FeatureG
         .fold(0.0, f64::max);
     errors.insert("mape".into(), most);
     eprintln!("{} {} {}: {errors:?}", source.name(), output_type.name(), group.name());
-    let trainer = if trees { Trainer::Auto } else { Trainer::Linear };
+    let trainer = if trees { PowerTrainer::Auto } else { PowerTrainer::Linear };
     json!({
         "name": format!("{}_0", trainer.name()), "source": source.name(), "output_type": output_type.name(), "group": group.name(),
         "errors": errors, "weights": weights,
@@ -170,18 +177,18 @@ fn student(
     columns: &[Vec<f64>],
     watts: &[f64],
     train: &[usize],
-    component: Component,
+    component: PowerComponent,
     group: FeatureGroup,
-) -> Boosted {
+) -> BoostedTrees {
     let names = group.features();
-    let mut frame = Frame::new(train.iter().map(|row| *row as f64).collect(), None).unwrap();
+    let mut frame = FeatureFrame::new(train.iter().map(|row| *row as f64).collect(), None).unwrap();
     for (name, column) in names.iter().zip(columns) {
         frame.set(name, train.iter().map(|row| column[*row]).collect()).unwrap();
     }
     frame.set(&component.column(), train.iter().map(|row| watts[*row]).collect()).unwrap();
-    let settings = trainers::Settings {
-        validation: Validation::Rows,
-        ..trainers::Settings::new(Trainer::Auto, names, &[component])
+    let settings = trainers::TrainerSettings {
+        validation: HoldOutMethod::Rows,
+        ..trainers::TrainerSettings::new(PowerTrainer::Auto, names, &[component])
     };
     let teacher = trainers::train(&frame, &settings, None).unwrap().predictor;
     let row = |row: usize| -> Vec<f64> { columns.iter().map(|column| column[row]).collect() };
@@ -194,7 +201,7 @@ fn student(
     };
     let (rest, work): (Vec<usize>, Vec<usize>) = train.iter().partition(|row| load(**row) < REST);
     let mut random = SplitMix64::new(1);
-    let mut chance = || random.below(1 << 20) as f64 / (1 << 20) as f64;
+    let mut chance = || random.next_below(1 << 20) as f64 / (1 << 20) as f64;
     let mut rows: Vec<(Vec<f64>, f64)> = train.iter().map(|one| (row(*one), 1.0)).collect();
     for one in train.iter().cycle().take(NEAR * train.len()) {
         let near = row(*one).iter().map(|value| value * (JITTER * (2.0 * chance() - 1.0)).exp()).collect();
@@ -210,7 +217,7 @@ fn student(
     for (at, one) in names.iter().enumerate() {
         asked.extend(names[at + 1..].iter().map(|other| format!("{one}/{other}")));
     }
-    let mut table = Table::new(asked);
+    let mut table = TrainingTable::new(asked);
     let mut weights = Vec::new();
     for (at, (row, weight)) in rows.iter().enumerate() {
         let said = teacher.predict(row).unwrap()[0].1.value;
@@ -218,11 +225,11 @@ fn student(
         for (at, one) in row.iter().enumerate() {
             all.extend(row[at + 1..].iter().map(|other| if *other == 0.0 { 0.0 } else { one / other }));
         }
-        table.push(&all, said, at as u64).unwrap();
+        table.push_row(&all, said, at as u64).unwrap();
         weights.push(weight * 100.0 / said.max(1.0));
     }
     let settings = Settings {
-        loss: Loss::Absolute,
+        loss: LossFunction::Absolute,
         trees: 80,
         leaves: if group == FeatureGroup::CounterOnly { 31 } else { 16 },
         depth: 7,
@@ -231,7 +238,9 @@ fn student(
         seed: 1,
         ..Settings::default()
     };
-    let mut trees = Boosted::fit(&table.with_weights(weights).unwrap(), None, &settings).unwrap().in_single();
+    let mut trees = BoostedTrees::fit(&table.with_weights(weights).unwrap(), None, &settings)
+        .unwrap()
+        .to_single_precision();
     // Nothing measured lies between no load at all and the least that was seen; there the machine takes what it takes at rest, and not what a stray row says.
     let main = names.iter().position(|name| *name == "cpu_cycles").unwrap_or(0);
     let least = train.iter().map(|row| columns[main][*row]).fold(f64::INFINITY, f64::min);
@@ -241,7 +250,7 @@ fn student(
         { "feature": main, "value": 0.9 * least, "left": 1, "right": 2 }, { "value": more }, { "value": 0.0 },
     ] });
     trees.trees.push(serde_json::from_value(tree).unwrap());
-    trees.in_single()
+    trees.to_single_precision()
 }
 
 /// Features and ratios of two.
@@ -328,7 +337,7 @@ fn classes(machines: &[(String, f64, f64)]) -> Vec<Value> {
 /// Processor, idle and full power a core of the published machines.
 fn machines(folder: &Path) -> Vec<(String, f64, f64)> {
     let text = fs::read_to_string(folder.join("specpower-0.7.11/node_type_index.json")).unwrap();
-    let index = Index::read(&text).unwrap();
+    let index = NodeTypeIndex::read(&text).unwrap();
     let weights: Value =
         serde_json::from_str(&fs::read_to_string(folder.join("specpower-0.7.11/weights_half.json")).unwrap())
             .unwrap();
@@ -339,7 +348,7 @@ fn machines(folder: &Path) -> Vec<(String, f64, f64)> {
         let (Some(processor), Some(cores)) = (entry.spec.processor.clone(), entry.spec.cores) else {
             continue;
         };
-        let formulas = Weights::read(weights).unwrap().formulas("SGDRegressorTrainer").unwrap();
+        let formulas = KeplerWeights::read(weights).unwrap().formulas("SGDRegressorTrainer").unwrap();
         let formula = &formulas[0].1;
         let (idle, full) =
             (formula.watts(&[0.0, 0.0]).unwrap(), formula.watts(&[formula.scale[0], 0.0]).unwrap());

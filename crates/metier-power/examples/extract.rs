@@ -7,23 +7,23 @@
 
 use std::time::Instant;
 
-use metier_power::extract::{self, Settings};
-use metier_power::response::Response;
+use metier_power::extract::{self, ExtractSettings};
+use metier_power::response::KeplerResponse;
 use serde_json::json;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [file, times] = &arguments[..] else { std::process::exit(2) };
     let times: u32 = times.parse().unwrap();
-    let found = Response::read(&std::fs::read(file).unwrap()).unwrap();
+    let found = KeplerResponse::read(&std::fs::read(file).unwrap()).unwrap();
     let mut list = Vec::new();
     for source in extract::sources(&found) {
         for group in extract::groups(&found, false) {
             let begun = Instant::now();
             let mut rows = 0;
             for _ in 0..times {
-                let response = Response::read(&std::fs::read(file).unwrap()).unwrap();
-                let settings = Settings { by_container: true, ..Settings::new(source, group) };
+                let response = KeplerResponse::read(&std::fs::read(file).unwrap()).unwrap();
+                let settings = ExtractSettings { by_container: true, ..ExtractSettings::new(source, group) };
                 rows = extract::extract(&response, &settings).unwrap().frame.len();
             }
             let seconds = begun.elapsed().as_secs_f64() / f64::from(times);

@@ -6,10 +6,10 @@
 
 use std::path::Path;
 
-use metier_learn::xgboost::XGBoost;
-use metier_power::formula::{Curve, Formula, Kind};
-use metier_power::node::Index;
-use metier_power::vocabulary::{Component, ModelName, Source};
+use metier_learn::xgboost::XgboostPredictor;
+use metier_power::formula::{CurveForm, FormulaKind, PowerFormula};
+use metier_power::kepler_terms::{EnergySource, ModelName, PowerComponent};
+use metier_power::node::NodeTypeIndex;
 use serde_json::{Map, Value, json};
 
 type Failure = Box<dyn std::error::Error>;
@@ -24,7 +24,8 @@ fn main() -> Result<(), Failure> {
     for entry in read("golden/predictions.json")?.as_array().ok_or("predictions.json is no list")? {
         predictions.push(watts(folder, entry)?);
     }
-    let index = Index::read(&std::fs::read_to_string(folder.join("specpower-0.7.11/node_type_index.json"))?)?;
+    let index =
+        NodeTypeIndex::read(&std::fs::read_to_string(folder.join("specpower-0.7.11/node_type_index.json"))?)?;
     let mut similarities = Vec::new();
     for pair in read("golden/similarity_specpower.json")?.as_array().ok_or("similarities are no list")? {
         let spec = |side: &str| -> Result<_, Failure> {
@@ -45,7 +46,7 @@ fn list(value: &Value) -> Result<Vec<f64>, Failure> {
 /// Watts of every component, row by row.
 fn watts(folder: &Path, entry: &Value) -> Result<Value, Failure> {
     let path = entry["path"].as_str().ok_or("no path")?;
-    let source = path.split('/').nth(1).and_then(Source::named).ok_or("no source in the path")?;
+    let source = path.split('/').nth(1).and_then(EnergySource::named).ok_or("no source in the path")?;
     let mut out = Map::new();
     for component in source.components() {
         let Some(formula) = formula(folder, entry, *component)? else { return Ok(Value::Null) };
@@ -59,7 +60,7 @@ fn watts(folder: &Path, entry: &Value) -> Result<Value, Failure> {
 }
 
 /// From XGBoost's file, or from the recorded parameters; `None` for what exists only as a pickle.
-fn formula(folder: &Path, entry: &Value, component: Component) -> Result<Option<Formula>, Failure> {
+fn formula(folder: &Path, entry: &Value, component: PowerComponent) -> Result<Option<PowerFormula>, Failure> {
     let name = entry["model"].as_str().and_then(ModelName::read).ok_or("no name")?;
     let features = entry["features"].as_array().ok_or("no features")?;
     let features = features.iter().filter_map(Value::as_str).map(str::to_string).collect();
@@ -67,25 +68,25 @@ fn formula(folder: &Path, entry: &Value, component: Component) -> Result<Option<
         let pipeline = entry["path"].as_str().and_then(|path| path.split('/').next()).unwrap_or_default();
         let file =
             format!("{pipeline}/xgboost_AbsPower_BPFOnly_{}/{}.json", name.node_type, component.name());
-        Kind::XGBoost(Box::new(XGBoost::read(&std::fs::read_to_string(folder.join(file))?)?))
+        FormulaKind::XGBoost(Box::new(XgboostPredictor::parse(&std::fs::read_to_string(folder.join(file))?)?))
     } else {
         let parameters = &entry["params"][component.name()];
         let bias = parameters["intercept"].as_f64();
-        let curve = |curve: Curve| -> Result<Kind, Failure> {
-            Ok(Kind::Curve { curve, weights: list(&parameters["popt"])? })
+        let curve = |curve: CurveForm| -> Result<FormulaKind, Failure> {
+            Ok(FormulaKind::Curve { curve, weights: list(&parameters["popt"])? })
         };
         match (name.trainer.as_str(), bias) {
             ("PolynomialRegressionTrainer", Some(bias)) => {
-                Kind::Polynomial { bias, weights: list(&parameters["coef"])? }
+                FormulaKind::Polynomial { bias, weights: list(&parameters["coef"])? }
             }
             ("SGDRegressorTrainer" | "LinearRegressionTrainer", Some(bias)) => {
-                Kind::Linear { bias, weights: list(&parameters["coef"])? }
+                FormulaKind::Linear { bias, weights: list(&parameters["coef"])? }
             }
-            ("ExponentialRegressionTrainer", _) => curve(Curve::Exponential)?,
-            ("LogarithmicRegressionTrainer", _) => curve(Curve::Logarithmic)?,
-            ("LogisticRegressionTrainer", _) => curve(Curve::Logistic)?,
+            ("ExponentialRegressionTrainer", _) => curve(CurveForm::Exponential)?,
+            ("LogarithmicRegressionTrainer", _) => curve(CurveForm::Logarithmic)?,
+            ("LogisticRegressionTrainer", _) => curve(CurveForm::Logistic)?,
             _ => return Ok(None),
         }
     };
-    Ok(Some(Formula::new(component, features, list(&entry["scale"])?, kind)))
+    Ok(Some(PowerFormula::new(component, features, list(&entry["scale"])?, kind)))
 }

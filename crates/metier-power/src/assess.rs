@@ -1,20 +1,20 @@
 //! Predictors tried on a table whose power is known: what they say, and how wrong that is.
 
-use metier_learn::score::Score;
+use metier_learn::score::PredictionScore;
 
 use crate::Error;
-use crate::formula::Formula;
-use crate::frame::Frame;
-use crate::pipeline::{Model, Pipeline};
+use crate::formula::PowerFormula;
+use crate::frame::FeatureFrame;
+use crate::kepler_terms::PowerComponent;
+use crate::pipeline::{PipelineModel, PredictorPipeline};
 use crate::selection::PredictorFilter;
-use crate::vocabulary::Component;
 
 /// Watts below which relative errors mean nothing.
-const FLOOR: f64 = 1.0;
+const RELATIVE_ERROR_FLOOR_WATTS: f64 = 1.0;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Of {
-    pub component: Component,
+pub struct ComponentAssessment {
+    pub component: PowerComponent,
     /// What the predictor says, row by row.
     pub predicted: Vec<f64>,
     /// Mean of the absolute errors, in watts.
@@ -29,39 +29,45 @@ pub struct Of {
 
 /// A predictor that was tried.
 #[derive(Debug, Clone)]
-pub struct Assessed<'a> {
+pub struct PredictorAssessment<'a> {
     /// The pipeline that it is of.
     pub pipeline: &'a str,
-    pub model: &'a Model,
+    pub model: &'a PipelineModel,
     /// Its components, in the order of the source.
-    pub components: Vec<Of>,
+    pub components: Vec<ComponentAssessment>,
 }
 
-impl Assessed<'_> {
+impl PredictorAssessment<'_> {
     /// The largest mean error of a component, in watts.
     pub fn mae(&self) -> f64 {
-        self.components.iter().map(|one| one.mae).fold(0.0, f64::max)
+        self.components.iter().map(|assessment| assessment.mae).fold(0.0, f64::max)
     }
 
     /// Its components, the worst first: by what is wrong in per cent, then in watts.
-    pub fn worst_first(&self) -> Vec<&Of> {
-        let mut all: Vec<&Of> = self.components.iter().collect();
-        let badness = |one: &Of| (one.mape.unwrap_or(0.0), one.mae);
-        all.sort_by(|one, two| badness(two).partial_cmp(&badness(one)).unwrap_or(std::cmp::Ordering::Equal));
+    pub fn worst_first(&self) -> Vec<&ComponentAssessment> {
+        let mut all: Vec<&ComponentAssessment> = self.components.iter().collect();
+        let badness = |assessment: &ComponentAssessment| (assessment.mape.unwrap_or(0.0), assessment.mae);
+        all.sort_by(|component_assessment, two| {
+            badness(two).partial_cmp(&badness(component_assessment)).unwrap_or(std::cmp::Ordering::Equal)
+        });
         all
     }
 
     /// The table with a column `predicted_<component>_power` for each.
-    pub fn beside(&self, frame: &Frame) -> Result<Frame, Error> {
+    pub fn with_predictions(&self, frame: &FeatureFrame) -> Result<FeatureFrame, Error> {
         let mut out = frame.clone();
-        for one in &self.components {
-            out.set(&format!("predicted_{}", one.component.column()), one.predicted.clone())?;
+        for assessment in &self.components {
+            out.set(&format!("predicted_{}", assessment.component.column()), assessment.predicted.clone())?;
         }
         Ok(out)
     }
 }
 
-pub fn assess<'a>(pipeline: &'a str, model: &'a Model, frame: &Frame) -> Result<Assessed<'a>, Error> {
+pub fn assess<'a>(
+    pipeline: &'a str,
+    model: &'a PipelineModel,
+    frame: &FeatureFrame,
+) -> Result<PredictorAssessment<'a>, Error> {
     let mut components = Vec::new();
     for (component, formula) in model.formulas()? {
         let Some(measured) = frame.watts(component) else { continue };
@@ -76,12 +82,12 @@ pub fn assess<'a>(pipeline: &'a str, model: &'a Model, frame: &Frame) -> Result<
             };
             predicted.push(watts);
         }
-        let Some(score) = Score::of(&measured, &predicted, FLOOR) else {
+        let Some(score) = PredictionScore::compute(&measured, &predicted, RELATIVE_ERROR_FLOOR_WATTS) else {
             return Err(Error::table("no rows to compare"));
         };
-        let squares = measured.iter().zip(&predicted).map(|(y, said)| (y - said).powi(2));
+        let squares = measured.iter().zip(&predicted).map(|(y, value)| (y - value).powi(2));
         let mse = squares.sum::<f64>() / measured.len() as f64;
-        components.push(Of {
+        components.push(ComponentAssessment {
             component,
             predicted,
             mae: score.mae,
@@ -91,15 +97,16 @@ pub fn assess<'a>(pipeline: &'a str, model: &'a Model, frame: &Frame) -> Result<
         });
     }
     let order = model.source.components();
-    components.sort_by_key(|one| order.iter().position(|component| *component == one.component));
+    components
+        .sort_by_key(|assessment| order.iter().position(|component| *component == assessment.component));
     match components.is_empty() {
         true => Err(Error::table(format!("{} predicts nothing that the table has", model.full_name))),
-        false => Ok(Assessed { pipeline, model, components }),
+        false => Ok(PredictorAssessment { pipeline, model, components }),
     }
 }
 
 /// The share of rows inside of a formula's interval; `None` where it tells none.
-fn coverage<C: AsRef<[f64]>>(formula: &Formula, columns: &[C], measured: &[f64]) -> Option<f64> {
+fn coverage<C: AsRef<[f64]>>(formula: &PowerFormula, columns: &[C], measured: &[f64]) -> Option<f64> {
     let mut inside = 0usize;
     for (number, watts) in measured.iter().enumerate() {
         let row: Vec<f64> = columns.iter().map(|column| column.as_ref()[number]).collect();
@@ -111,10 +118,10 @@ fn coverage<C: AsRef<[f64]>>(formula: &Formula, columns: &[C], measured: &[f64])
 
 /// Tries all predictors of a pipeline that can be asked and fit the table, the best first. What cannot be tried is told.
 pub fn assess_all<'a>(
-    pipeline: &'a Pipeline,
-    frame: &Frame,
+    pipeline: &'a PredictorPipeline,
+    frame: &FeatureFrame,
     filter: &PredictorFilter,
-) -> (Vec<Assessed<'a>>, Vec<String>) {
+) -> (Vec<PredictorAssessment<'a>>, Vec<String>) {
     let names: Vec<&str> = frame.names().collect();
     let (mut tried, mut warnings) = (Vec::new(), Vec::new());
     for model in &pipeline.models {
@@ -130,30 +137,30 @@ pub fn assess_all<'a>(
             continue;
         }
         match assess(&pipeline.name, model, frame) {
-            Ok(one) => tried.push(one),
+            Ok(assessment) => tried.push(assessment),
             Err(error) => warnings.push(format!("{} {}: {error}", model.group.name(), model.full_name)),
         }
     }
-    tried.sort_by(|one, two| one.mae().total_cmp(&two.mae()));
+    tried.sort_by(|assessment, two| assessment.mae().total_cmp(&two.mae()));
     (tried, warnings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formula::{Kind, Spread};
-    use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source};
+    use crate::formula::{FormulaKind, FormulaSpread};
+    use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType};
 
-    fn of(component: Component, mae: f64, mape: Option<f64>) -> Of {
-        Of { component, predicted: Vec::new(), mae, mse: 0.0, mape, coverage: None }
+    fn of(component: PowerComponent, mae: f64, mape: Option<f64>) -> ComponentAssessment {
+        ComponentAssessment { component, predicted: Vec::new(), mae, mse: 0.0, mape, coverage: None }
     }
 
     #[test]
     fn the_worst_component_comes_first() {
-        let model = Model {
+        let model = PipelineModel {
             name: ModelName::read("SGDRegressorTrainer_0").unwrap(),
             full_name: "SGDRegressorTrainer_0".to_string(),
-            source: Source::RaplSysfs,
+            source: EnergySource::RaplSysfs,
             output_type: OutputType::AbsPower,
             group: FeatureGroup::BpfOnly,
             errors: Vec::new(),
@@ -163,23 +170,23 @@ mod tests {
             predictor: None,
         };
         let components = vec![
-            of(Component::Package, 85.0, Some(61.0)),
-            of(Component::Core, 28.0, None),
-            of(Component::Uncore, 2.0, None),
-            of(Component::Dram, 48.0, Some(83.0)),
+            of(PowerComponent::Package, 85.0, Some(61.0)),
+            of(PowerComponent::Core, 28.0, None),
+            of(PowerComponent::Uncore, 2.0, None),
+            of(PowerComponent::Dram, 48.0, Some(83.0)),
         ];
-        let assessed = Assessed { pipeline: "one", model: &model, components };
+        let assessed = PredictorAssessment { pipeline: "one", model: &model, components };
         let names: Vec<&str> = assessed.worst_first().iter().map(|of| of.component.name()).collect();
         assert_eq!(names, ["dram", "package", "core", "uncore"]);
     }
 
     #[test]
     fn coverage_is_of_the_interval_that_the_predictor_tells_and_else_of_none() {
-        let kind = Kind::Linear { bias: 10.0, weights: vec![0.0] };
-        let mut formula = Formula::new(Component::Platform, vec!["a".to_string()], vec![1.0], kind);
+        let kind = FormulaKind::Linear { bias: 10.0, weights: vec![0.0] };
+        let mut formula = PowerFormula::new(PowerComponent::Platform, vec!["a".to_string()], vec![1.0], kind);
         let measured = [9.0, 10.0, 12.0, 14.0];
         assert_eq!(coverage(&formula, &[vec![0.0; 4]], &measured), None);
-        formula.spread = Some(Spread::Reach(2.0));
+        formula.spread = Some(FormulaSpread::Reach(2.0));
         assert_eq!(coverage(&formula, &[vec![0.0; 4]], &measured), Some(0.75));
     }
 }

@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// Prometheus did not answer.
     #[error(transparent)]
-    Prometheus(#[from] metier_prom::query::Error),
+    Prometheus(#[from] metier_prom::query::QueryError),
     /// Somebody ended it before it was done.
     #[error(
         "stopped after {done} of {of} predictors; they are kept, and the same command goes on from there"
@@ -51,7 +51,7 @@ pub enum Error {
     Stopped { done: usize, of: usize },
     /// A pipeline that the store does not keep or give.
     #[error(transparent)]
-    Lifecycle(#[from] metier_predict::lifecycle::Error),
+    Lifecycle(#[from] metier_predict::lifecycle::LifecycleError),
     /// What was learned from cannot be learned from.
     #[error(transparent)]
     Learn(#[from] metier_learn::Error),

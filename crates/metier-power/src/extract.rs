@@ -1,7 +1,7 @@
 //! Turns what Prometheus answered into a table: features in units a second beside the watts of each component.
 //!
 //! Watts are differences of joules over the *mean* time between samples of the whole series, and features are differences over each row's own
-//! time: that is how the original's tables were made, and ours are equal. [`Timing::Own`] divides watts by each row's own time too, which is right
+//! time: that is how the original's tables were made, and ours are equal. [`WattsTiming::Own`] divides watts by each row's own time too, which is right
 //! where samples come at uneven times.
 
 use std::collections::BTreeMap;
@@ -10,31 +10,31 @@ use std::sync::OnceLock;
 use metier_types::words;
 
 use crate::Error;
-use crate::frame::Frame;
-use crate::packages::Shares;
-use crate::response::{Response, Series};
-use crate::vocabulary::third_party;
-use crate::vocabulary::{Component, FeatureGroup, Source};
+use crate::frame::FeatureFrame;
+use crate::kepler_terms::third_party;
+use crate::kepler_terms::{EnergySource, FeatureGroup, PowerComponent};
+use crate::packages::PackageShares;
+use crate::response::{KeplerResponse, KeplerSeries};
 
 /// The job whose series are of virtual machines.
-const VM_JOB: &str = "vm";
-static SAID_VM_JOB: OnceLock<String> = OnceLock::new();
+const DEFAULT_VM_JOB: &str = "vm";
+static CONFIGURED_VM_JOB: OnceLock<String> = OnceLock::new();
 /// Rows of the rolling mean of the smooth extractor.
-pub const WINDOW: usize = 30;
+pub const SMOOTHING_WINDOW: usize = 30;
 
 /// Says which job's series are of virtual machines (`VM_JOB_NAME`). Only the first call counts for a process: tables must not change under a predictor.
 pub fn set_vm_job(name: &str) {
-    let _ = SAID_VM_JOB.set(name.to_string());
+    let _ = CONFIGURED_VM_JOB.set(name.to_string());
 }
 
 /// The job whose series are of virtual machines.
 pub fn vm_job() -> &'static str {
-    SAID_VM_JOB.get().map_or(VM_JOB, String::as_str)
+    CONFIGURED_VM_JOB.get().map_or(DEFAULT_VM_JOB, String::as_str)
 }
 
 /// What watts are divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Timing {
+pub enum WattsTiming {
     /// The mean time between samples, as the original does.
     #[default]
     Mean,
@@ -44,20 +44,20 @@ pub enum Timing {
 
 words! { (name, named)
     #[derive(Default)]
-    pub enum Extractor {
+    pub enum TableExtractor {
         /// Rows as they are.
         #[default]
         Default = "default" | "DefaultExtractor",
-        /// Rolling means over [`WINDOW`] rows.
+        /// Rolling means over [`SMOOTHING_WINDOW`] rows.
         Smooth = "smooth" | "SmoothExtractor",
     }
 }
 
 /// What is to be extracted.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct ExtractSettings {
     /// Where energy was read.
-    pub source: Source,
+    pub source: EnergySource,
     pub group: FeatureGroup,
     /// Whether rows are of single containers, or of the node.
     pub by_container: bool,
@@ -66,35 +66,35 @@ pub struct Settings {
     /// The node type that rows get.
     pub node_type: u32,
     /// What watts are divided by.
-    pub timing: Timing,
-    pub extractor: Extractor,
+    pub timing: WattsTiming,
+    pub extractor: TableExtractor,
 }
 
-impl Settings {
+impl ExtractSettings {
     /// Rows of the node, of type 0, as the default extractor makes them.
-    pub fn new(source: Source, group: FeatureGroup) -> Self {
+    pub fn new(source: EnergySource, group: FeatureGroup) -> Self {
         Self {
             source,
             group,
             by_container: false,
             vm: false,
             node_type: 0,
-            timing: Timing::default(),
-            extractor: Extractor::default(),
+            timing: WattsTiming::default(),
+            extractor: TableExtractor::default(),
         }
     }
 }
 
 /// A table, and how each feature goes with the power of the first component.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Extracted {
-    pub frame: Frame,
+pub struct ExtractedFrame {
+    pub frame: FeatureFrame,
     /// Pearson's correlation of each summed feature; `None` where one of the two does not change.
     pub correlations: Vec<(String, Option<f64>)>,
 }
 
 /// Groups whose features are all there.
-pub fn groups(response: &Response, vm: bool) -> Vec<FeatureGroup> {
+pub fn groups(response: &KeplerResponse, vm: bool) -> Vec<FeatureGroup> {
     let has = |feature: &&str| response.has(&metric(feature, vm));
     let is_whole = |group: &FeatureGroup| {
         let features = group.features();
@@ -104,8 +104,8 @@ pub fn groups(response: &Response, vm: bool) -> Vec<FeatureGroup> {
 }
 
 /// Sources that node energy was read from.
-pub fn sources(response: &Response) -> Vec<Source> {
-    let has = |source: &Source| {
+pub fn sources(response: &KeplerResponse) -> Vec<EnergySource> {
+    let has = |source: &EnergySource| {
         source.components().iter().all(|component| {
             response
                 .metric(&format!("kepler_node_{}_joules_total", component.name()))
@@ -113,7 +113,7 @@ pub fn sources(response: &Response) -> Vec<Source> {
                 .any(|series| series.label("source") == source.name() && series.samples.len() > 1)
         })
     };
-    Source::ALL.into_iter().filter(has).collect()
+    EnergySource::ALL.into_iter().filter(has).collect()
 }
 
 /// The name of the series of a feature: Kepler's have a prefix and an ending, an accelerator is the node's, others are what they are.
@@ -132,9 +132,9 @@ fn is_accelerator(feature: &str) -> bool {
     FeatureGroup::AcceleratorOnly.features().contains(&feature)
 }
 
-pub fn extract(response: &Response, settings: &Settings) -> Result<Extracted, Error> {
-    let shares =
-        Shares::of(response, settings.source, |series| id(series, settings.vm)).filter(|_| !settings.vm);
+pub fn extract(response: &KeplerResponse, settings: &ExtractSettings) -> Result<ExtractedFrame, Error> {
+    let shares = PackageShares::from_response(response, settings.source, |series| id(series, settings.vm))
+        .filter(|_| !settings.vm);
     let power = power(response, settings, shares.as_ref())?;
     let features = features(response, settings)?;
     let names = settings.group.features();
@@ -181,7 +181,7 @@ pub fn extract(response: &Response, settings: &Settings) -> Result<Extracted, Er
     let correlations = correlations.collect();
 
     let count = timestamps.len();
-    let mut frame = Frame::new(timestamps, settings.by_container.then_some(ids))?;
+    let mut frame = FeatureFrame::new(timestamps, settings.by_container.then_some(ids))?;
     for (name, values) in names.iter().zip(columns) {
         frame.set(name, values)?;
     }
@@ -192,30 +192,30 @@ pub fn extract(response: &Response, settings: &Settings) -> Result<Extracted, Er
     match &shares {
         Some(shares) => {
             for (package, values) in shares.packages.iter().zip(ratios) {
-                frame.set(&Shares::ratio(package), values)?;
+                frame.set(&PackageShares::ratio(package), values)?;
             }
         }
         None if settings.source.components().len() > 1 => {
-            frame.set(&Shares::ratio("package"), vec![1.0; count])?;
+            frame.set(&PackageShares::ratio("package"), vec![1.0; count])?;
         }
         None => {}
     }
-    if settings.extractor == Extractor::Smooth {
+    if settings.extractor == TableExtractor::Smooth {
         frame = smooth(&frame)?;
     }
-    Ok(Extracted { frame, correlations })
+    Ok(ExtractedFrame { frame, correlations })
 }
 
 /// Watts of each component by time (the bits of its seconds, which sort as the numbers do: times are positive).
-type Power = BTreeMap<u64, Vec<f64>>;
+type PowerByTime = BTreeMap<u64, Vec<f64>>;
 
 /// The watts of a node, row by row: also those in which no energy was counted.
-pub fn watts_of(response: &Response, source: Source) -> Result<Frame, Error> {
-    let settings = Settings::new(source, FeatureGroup::BpfOnly);
+pub fn node_watts(response: &KeplerResponse, source: EnergySource) -> Result<FeatureFrame, Error> {
+    let settings = ExtractSettings::new(source, FeatureGroup::BpfOnly);
     let all = by_column(response, &settings, None)?;
     let times: Vec<u64> =
-        all[0].keys().copied().filter(|time| all.iter().all(|one| one.contains_key(time))).collect();
-    let mut frame = Frame::new(times.iter().map(|time| f64::from_bits(*time)).collect(), None)?;
+        all[0].keys().copied().filter(|time| all.iter().all(|values| values.contains_key(time))).collect();
+    let mut frame = FeatureFrame::new(times.iter().map(|time| f64::from_bits(*time)).collect(), None)?;
     for (component, watts) in source.components().iter().zip(&all) {
         frame.set(&component.column(), times.iter().map(|time| watts[time]).collect())?;
     }
@@ -223,17 +223,23 @@ pub fn watts_of(response: &Response, source: Source) -> Result<Frame, Error> {
 }
 
 /// The columns of watts: one for each component, and for each package where containers are known to share them.
-fn watt_columns(settings: &Settings, shares: Option<&Shares>) -> Vec<String> {
-    let of = |component: &Component| match shares {
+fn watt_columns(settings: &ExtractSettings, shares: Option<&PackageShares>) -> Vec<String> {
+    let of = |component: &PowerComponent| match shares {
         None => vec![component.column()],
-        Some(shares) => shares.packages.iter().map(|package| Shares::column(package, *component)).collect(),
+        Some(shares) => {
+            shares.packages.iter().map(|package| PackageShares::column(package, *component)).collect()
+        }
     };
     settings.source.components().iter().flat_map(of).collect()
 }
 
-fn power(response: &Response, settings: &Settings, shares: Option<&Shares>) -> Result<Power, Error> {
+fn power(
+    response: &KeplerResponse,
+    settings: &ExtractSettings,
+    shares: Option<&PackageShares>,
+) -> Result<PowerByTime, Error> {
     let all = by_column(response, settings, shares)?;
-    let mut power = Power::new();
+    let mut power = PowerByTime::new();
     for time in all[0].keys() {
         let row: Option<Vec<f64>> = all.iter().map(|watts| watts.get(time).copied()).collect();
         if let Some(row) = row.filter(|row| row.iter().sum::<f64>() != 0.0) {
@@ -245,9 +251,9 @@ fn power(response: &Response, settings: &Settings, shares: Option<&Shares>) -> R
 
 /// Watts of each of [`watt_columns`].
 fn by_column(
-    response: &Response,
-    settings: &Settings,
-    shares: Option<&Shares>,
+    response: &KeplerResponse,
+    settings: &ExtractSettings,
+    shares: Option<&PackageShares>,
 ) -> Result<Vec<BTreeMap<u64, f64>>, Error> {
     let mut all: Vec<BTreeMap<u64, f64>> = Vec::new();
     for component in settings.source.components() {
@@ -264,9 +270,9 @@ fn by_column(
 
 /// Watts of a component, of one package or of all.
 fn watts_of_column(
-    response: &Response,
-    settings: &Settings,
-    component: Component,
+    response: &KeplerResponse,
+    settings: &ExtractSettings,
+    component: PowerComponent,
     package: Option<&str>,
 ) -> Result<BTreeMap<u64, f64>, Error> {
     let name =
@@ -287,7 +293,7 @@ fn watts_of_column(
     Ok(watts(&joules, settings.timing))
 }
 
-fn watts(joules: &BTreeMap<u64, f64>, timing: Timing) -> BTreeMap<u64, f64> {
+fn watts(joules: &BTreeMap<u64, f64>, timing: WattsTiming) -> BTreeMap<u64, f64> {
     let points: Vec<(f64, f64)> =
         joules.iter().map(|(time, joules)| (f64::from_bits(*time), *joules)).collect();
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return BTreeMap::new() };
@@ -295,7 +301,7 @@ fn watts(joules: &BTreeMap<u64, f64>, timing: Timing) -> BTreeMap<u64, f64> {
     let mut watts = BTreeMap::new();
     let mut before = 0.0;
     for pair in points.windows(2) {
-        let over = if timing == Timing::Own { pair[1].0 - pair[0].0 } else { mean };
+        let over = if timing == WattsTiming::Own { pair[1].0 - pair[0].0 } else { mean };
         let difference = pair[1].1 - pair[0].1;
         // A counter that was reset tells nothing: what was before goes on.
         let value = if difference < 0.0 || over <= 0.0 { before } else { difference / over };
@@ -306,11 +312,11 @@ fn watts(joules: &BTreeMap<u64, f64>, timing: Timing) -> BTreeMap<u64, f64> {
 }
 
 /// Features by time and id.
-type Features = BTreeMap<u64, BTreeMap<String, Vec<f64>>>;
+type FeaturesByTime = BTreeMap<u64, BTreeMap<String, Vec<f64>>>;
 
-fn features(response: &Response, settings: &Settings) -> Result<Features, Error> {
+fn features(response: &KeplerResponse, settings: &ExtractSettings) -> Result<FeaturesByTime, Error> {
     let names = settings.group.features();
-    let mut features = Features::new();
+    let mut features = FeaturesByTime::new();
     for (place, feature) in names.iter().enumerate() {
         let name = metric(feature, settings.vm);
         let list = response.metric(&name);
@@ -318,14 +324,14 @@ fn features(response: &Response, settings: &Settings) -> Result<Features, Error>
             return Err(Error::table(format!("{name} is missing")));
         }
         // Series of one id under several labels are one counter.
-        let mut counters: BTreeMap<String, Vec<&Series>> = BTreeMap::new();
+        let mut counters: BTreeMap<String, Vec<&KeplerSeries>> = BTreeMap::new();
         let is_node = third_party::has(feature) || is_accelerator(feature);
-        let is_wanted = |series: &&Series| is_node || (series.label("job") == vm_job()) == settings.vm;
+        let is_wanted = |series: &&KeplerSeries| is_node || (series.label("job") == vm_job()) == settings.vm;
         for series in list.iter().filter(is_wanted) {
             counters.entry(id(series, settings.vm)).or_default().push(series);
         }
         for (id, list) in counters {
-            let points = points(&list);
+            let points = counter_samples(&list);
             if points.len() < 2 {
                 continue;
             }
@@ -359,7 +365,7 @@ fn features(response: &Response, settings: &Settings) -> Result<Features, Error>
 }
 
 /// The samples of one counter.
-fn points(list: &[&Series]) -> Vec<(f64, f64)> {
+fn counter_samples(list: &[&KeplerSeries]) -> Vec<(f64, f64)> {
     if let [series] = list {
         return series.samples.clone();
     }
@@ -375,7 +381,7 @@ fn points(list: &[&Series]) -> Vec<(f64, f64)> {
     points
 }
 
-fn id(series: &Series, vm: bool) -> String {
+fn id(series: &KeplerSeries, vm: bool) -> String {
     if vm {
         return format!("{}/{}", series.label("container_id"), series.label("pid"));
     }
@@ -384,7 +390,12 @@ fn id(series: &Series, vm: bool) -> String {
 }
 
 /// Power of the first component, of all packages, beside the sum of each feature, by time.
-fn summed(power: &Power, features: &Features, count: usize, packages: usize) -> Vec<(f64, Vec<f64>)> {
+fn summed(
+    power: &PowerByTime,
+    features: &FeaturesByTime,
+    count: usize,
+    packages: usize,
+) -> Vec<(f64, Vec<f64>)> {
     let first = |row: &[f64]| row.iter().take(packages).sum::<f64>();
     let rows = power.iter().filter_map(|(time, row)| Some((first(row), features.get(time)?)));
     rows.map(|(watts, of_time)| {
@@ -395,32 +406,33 @@ fn summed(power: &Power, features: &Features, count: usize, packages: usize) -> 
 }
 
 /// Pearson's correlation; `None` where one side does not change.
-pub fn correlation(one: &[f64], two: &[f64]) -> Option<f64> {
-    let count = one.len().min(two.len());
+pub fn correlation(currents: &[f64], two: &[f64]) -> Option<f64> {
+    let count = currents.len().min(two.len());
     if count < 2 {
         return None;
     }
     let mean = |values: &[f64]| values[..count].iter().sum::<f64>() / count as f64;
-    let (of_one, of_two) = (mean(one), mean(two));
+    let (of_one, of_two) = (mean(currents), mean(two));
     let (mut both, mut first, mut second) = (0.0, 0.0, 0.0);
-    for (one, two) in one.iter().zip(two) {
-        both += (one - of_one) * (two - of_two);
-        first += (one - of_one).powi(2);
+    for (value, two) in currents.iter().zip(two) {
+        both += (value - of_one) * (two - of_two);
+        first += (value - of_one).powi(2);
         second += (two - of_two).powi(2);
     }
     (first > 0.0 && second > 0.0).then(|| both / (first.sqrt() * second.sqrt()))
 }
 
 /// Rolling means of features and watts; the first rows, whose window is not full, are lost.
-fn smooth(frame: &Frame) -> Result<Frame, Error> {
+fn smooth(frame: &FeatureFrame) -> Result<FeatureFrame, Error> {
     let count = frame.len();
-    let rows: Vec<usize> = (WINDOW - 1..count.max(WINDOW - 1)).collect();
+    let rows: Vec<usize> = (SMOOTHING_WINDOW - 1..count.max(SMOOTHING_WINDOW - 1)).collect();
     let mut out = frame.select(&rows);
     let names: Vec<String> = frame.names().map(str::to_string).collect();
     for name in names.iter().filter(|name| *name != "node_type" && !name.starts_with("packge_ratio")) {
         let values = frame.need(name)?;
-        let means =
-            rows.iter().map(|row| values[row + 1 - WINDOW..=*row].iter().sum::<f64>() / WINDOW as f64);
+        let means = rows.iter().map(|row| {
+            values[row + 1 - SMOOTHING_WINDOW..=*row].iter().sum::<f64>() / SMOOTHING_WINDOW as f64
+        });
         out.set(name, means.collect())?;
     }
     Ok(out)

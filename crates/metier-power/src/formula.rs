@@ -10,19 +10,19 @@
 //! | polynomial | `bias + Σ weight·p`, p = 1, s_i, s_i·s_j (i ≤ j) |
 //! | xgboost | the sum of its leaves in single precision, tree after tree |
 //! | boosted | the sum of its leaves; the features as they are, and ratios of two (`a/b`, 0 where b is 0) |
-//! | learned | what [`Learned`] says of scaled features |
+//! | learned | what [`LearnedFormula`] says of scaled features |
 
-use metier_learn::boost::{BatchTrees, Boosted};
-use metier_learn::xgboost::XGBoost;
+use metier_learn::boost::{BatchTrees, BoostedTrees};
+use metier_learn::xgboost::XgboostPredictor;
 
-use crate::frame::Frame;
-pub use crate::trainers::Curve;
-use crate::trainers::{Learned, MARGIN, Part, Predictor};
-use crate::vocabulary::{Component, main_feature};
+use crate::frame::FeatureFrame;
+use crate::kepler_terms::{PowerComponent, main_feature};
+pub use crate::trainers::CurveForm;
+use crate::trainers::{ComponentPredictor, LearnedFormula, PowerPredictorFile, RANGE_MARGIN};
 
 /// What is done with scaled features.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
+pub enum FormulaKind {
     /// A weight for each feature.
     Linear {
         bias: f64,
@@ -30,7 +30,7 @@ pub enum Kind {
         weights: Vec<f64>,
     },
     /// A curve over the main feature.
-    Curve { curve: Curve, weights: Vec<f64> },
+    Curve { curve: CurveForm, weights: Vec<f64> },
     /// A weight for 1, each feature, and each product of two.
     Polynomial {
         bias: f64,
@@ -38,46 +38,46 @@ pub enum Kind {
         weights: Vec<f64>,
     },
     /// Trees as XGBoost writes them.
-    XGBoost(Box<XGBoost>),
+    XGBoost(Box<XgboostPredictor>),
     /// Trees of our own; they ask the features themselves, not the scaled ones.
-    Boosted(Box<Trees>),
+    Boosted(Box<FeatureTrees>),
     /// Whatever one of our trainers learned.
-    Learned(Box<Learned>),
+    Learned(Box<LearnedFormula>),
 }
 
 /// How far from what a formula says the truth may be, in 90 of 100 cases.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Spread {
+pub enum FormulaSpread {
     /// So far to either side, in the formula's own size of an error: watts, but where a blend says how large an error is where.
     Reach(f64),
     /// Between what these two say.
-    Between(Box<[Kind; 2]>),
+    Between(Box<[FormulaKind; 2]>),
 }
 
 /// Trees, and what they ask about a row of features.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Trees {
+pub struct FeatureTrees {
     batch: BatchTrees,
-    asked: Vec<Asked>,
+    asked: Vec<TreeInput>,
 }
 
 /// A feature by its place, or the ratio of two.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Asked {
+enum TreeInput {
     Feature(usize),
     Ratio(usize, usize),
 }
 
-impl Trees {
+impl FeatureTrees {
     /// Trees whose names are features or `a/b` of two of them. Else the name that is neither, or nothing where the trees themselves are broken.
-    pub fn new(trees: &Boosted, features: &[String]) -> Result<Self, Option<String>> {
+    pub fn new(trees: &BoostedTrees, features: &[String]) -> Result<Self, Option<String>> {
         let place = |name: &str| features.iter().position(|feature| feature == name);
         let asked = |name: &String| {
             let ratio = || {
-                let (one, other) = name.split_once('/')?;
-                Some(Asked::Ratio(place(one)?, place(other)?))
+                let (text, other) = name.split_once('/')?;
+                Some(TreeInput::Ratio(place(text)?, place(other)?))
             };
-            place(name).map(Asked::Feature).or_else(ratio).ok_or_else(|| Some(name.clone()))
+            place(name).map(TreeInput::Feature).or_else(ratio).ok_or_else(|| Some(name.clone()))
         };
         let asked = trees.names.iter().map(asked).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { batch: BatchTrees::new(trees).ok_or(None)?, asked })
@@ -89,9 +89,9 @@ impl Trees {
         for row in rows.chunks_exact(width.max(1)) {
             let at = |place: &usize| row.get(*place).copied().unwrap_or(0.0);
             all.extend(self.asked.iter().map(|asked| match asked {
-                Asked::Feature(place) => at(place) as f32,
-                Asked::Ratio(_, below) if at(below) == 0.0 => 0.0,
-                Asked::Ratio(above, below) => (at(above) / at(below)) as f32,
+                TreeInput::Feature(place) => at(place) as f32,
+                TreeInput::Ratio(_, below) if at(below) == 0.0 => 0.0,
+                TreeInput::Ratio(above, below) => (at(above) / at(below)) as f32,
             }));
         }
         self.batch.predict(&all)
@@ -100,22 +100,22 @@ impl Trees {
 
 /// The watts of one component.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Formula {
+pub struct PowerFormula {
     /// Names of the features, in the order of a row.
     pub features: Vec<String>,
     /// The largest value of each in training; 1 where it was always 0.
     pub scale: Vec<f64>,
     /// What is done with them.
-    pub kind: Kind,
+    pub kind: FormulaKind,
     /// How far off it may be, where its maker said so.
-    pub spread: Option<Spread>,
+    pub spread: Option<FormulaSpread>,
     /// The place of the main feature.
     main: usize,
 }
 
-impl Formula {
+impl PowerFormula {
     /// The formula of a component. `scale` is as long as `features`.
-    pub fn new(component: Component, features: Vec<String>, scale: Vec<f64>, kind: Kind) -> Self {
+    pub fn new(component: PowerComponent, features: Vec<String>, scale: Vec<f64>, kind: FormulaKind) -> Self {
         let main = main_feature(component, &features).unwrap_or(0);
         Self { features, scale, kind, spread: None, main }
     }
@@ -128,7 +128,7 @@ impl Formula {
     }
 
     /// Watts of every row of a table; `None` where a feature is missing or a row has no value.
-    pub fn watts_of_rows(&self, frame: &Frame) -> Option<Vec<f64>> {
+    pub fn watts_of_rows(&self, frame: &FeatureFrame) -> Option<Vec<f64>> {
         let columns: Vec<&[f64]> =
             self.features.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
         let mut row = Vec::with_capacity(columns.len());
@@ -140,18 +140,18 @@ impl Formula {
         (0..frame.len()).map(watts).collect()
     }
 
-    /// Lower and upper end of the interval around [`Formula::watts`], where its maker said how far off it may be.
+    /// Lower and upper end of the interval around [`PowerFormula::watts`], where its maker said how far off it may be.
     pub fn interval(&self, row: &[f64]) -> Option<(f64, f64)> {
         let value = self.watts(row)?;
         let (low, high) = match self.spread.as_ref()? {
-            Spread::Reach(reach) => {
+            FormulaSpread::Reach(reach) => {
                 let size = match &self.kind {
-                    Kind::Learned(learned) => learned.say(&self.scaled(row)).1.max(1e-9),
+                    FormulaKind::Learned(learned) => learned.watts_with_error(&self.scaled(row)).1.max(1e-9),
                     _ => 1.0,
                 };
                 (value - reach * size, value + reach * size)
             }
-            Spread::Between(ends) => (self.said(&ends[0], row), self.said(&ends[1], row)),
+            FormulaSpread::Between(ends) => (self.evaluate(&ends[0], row), self.evaluate(&ends[1], row)),
         };
         let is_whole = low.is_finite() && high.is_finite();
         is_whole.then_some((low.max(0.0).min(value), high.max(value)))
@@ -160,7 +160,7 @@ impl Formula {
     /// Whether all features are within what was learned from.
     pub fn is_within(&self, row: &[f64]) -> bool {
         let pairs = row.iter().zip(&self.scale);
-        pairs.into_iter().all(|(value, scale)| (0.0..=MARGIN * scale).contains(value))
+        pairs.into_iter().all(|(value, scale)| (0.0..=RANGE_MARGIN * scale).contains(value))
     }
 
     fn scaled(&self, row: &[f64]) -> Vec<f64> {
@@ -172,7 +172,7 @@ impl Formula {
     pub fn watts_of(&self, rows: &[f64]) -> Result<Vec<f64>, usize> {
         let width = self.features.len();
         let raw: Vec<f64> = match &self.kind {
-            Kind::Boosted(trees) => trees.watts(rows, width),
+            FormulaKind::Boosted(trees) => trees.watts(rows, width),
             _ => rows.chunks_exact(width.max(1)).map(|row| self.raw(row)).collect(),
         };
         match raw.iter().position(|watts| !watts.is_finite()) {
@@ -183,36 +183,36 @@ impl Formula {
 
     /// What the formula says, also where that is below zero.
     pub fn raw(&self, row: &[f64]) -> f64 {
-        self.said(&self.kind, row)
+        self.evaluate(&self.kind, row)
     }
 
-    fn said(&self, kind: &Kind, row: &[f64]) -> f64 {
+    fn evaluate(&self, kind: &FormulaKind, row: &[f64]) -> f64 {
         let scaled = |place: usize| match (row.get(place), self.scale.get(place)) {
             (Some(value), Some(scale)) if *scale != 0.0 => value / scale,
             _ => 0.0,
         };
         match kind {
-            Kind::Linear { bias, weights } => {
+            FormulaKind::Linear { bias, weights } => {
                 // The sum first and the bias last, as the original adds: the same bits.
                 let sum: f64 = weights.iter().enumerate().map(|(place, weight)| weight * scaled(place)).sum();
                 sum + bias
             }
-            Kind::Curve { curve, weights } => curve.at(weights, scaled(self.main)),
-            Kind::Polynomial { bias, weights } => {
+            FormulaKind::Curve { curve, weights } => curve.at(weights, scaled(self.main)),
+            FormulaKind::Polynomial { bias, weights } => {
                 let count = self.features.len();
                 let mut sum = weights.first().copied().unwrap_or(0.0);
                 let mut rest = weights.iter().skip(1);
                 for place in 0..count {
                     sum += rest.next().copied().unwrap_or(0.0) * scaled(place);
                 }
-                for one in 0..count {
-                    for other in one..count {
-                        sum += rest.next().copied().unwrap_or(0.0) * scaled(one) * scaled(other);
+                for number in 0..count {
+                    for other in number..count {
+                        sum += rest.next().copied().unwrap_or(0.0) * scaled(number) * scaled(other);
                     }
                 }
                 sum + bias
             }
-            Kind::XGBoost(trees) => {
+            FormulaKind::XGBoost(trees) => {
                 const ON_STACK: usize = 16;
                 let count = self.features.len();
                 if count <= ON_STACK {
@@ -226,10 +226,10 @@ impl Formula {
                     f64::from(trees.predict(&row))
                 }
             }
-            Kind::Boosted(trees) => {
+            FormulaKind::Boosted(trees) => {
                 trees.watts(row, self.features.len()).first().copied().unwrap_or(f64::NAN)
             }
-            Kind::Learned(learned) => {
+            FormulaKind::Learned(learned) => {
                 let row: Vec<f64> = (0..self.features.len()).map(scaled).collect();
                 learned.watts(&row)
             }
@@ -237,13 +237,13 @@ impl Formula {
     }
 }
 
-impl Predictor {
+impl PowerPredictorFile {
     /// The formula of each component.
-    pub fn formulas(&self) -> Vec<(Component, Formula)> {
-        let one = |(component, part): (&Component, &Part)| {
-            let kind = Kind::Learned(Box::new(part.learned.clone()));
-            let mut formula = Formula::new(*component, self.features.clone(), self.scale.clone(), kind);
-            formula.spread = part.reach.map(Spread::Reach);
+    pub fn formulas(&self) -> Vec<(PowerComponent, PowerFormula)> {
+        let one = |(component, part): (&PowerComponent, &ComponentPredictor)| {
+            let kind = FormulaKind::Learned(Box::new(part.learned.clone()));
+            let mut formula = PowerFormula::new(*component, self.features.clone(), self.scale.clone(), kind);
+            formula.spread = part.reach.map(FormulaSpread::Reach);
             (*component, formula)
         };
         self.components.iter().map(one).collect()
@@ -254,10 +254,10 @@ impl Predictor {
 mod tests {
     use super::*;
 
-    fn curve(curve: Curve, weights: &[f64]) -> Formula {
-        let kind = Kind::Curve { curve, weights: weights.to_vec() };
-        Formula::new(
-            Component::Dram,
+    fn curve(curve: CurveForm, weights: &[f64]) -> PowerFormula {
+        let kind = FormulaKind::Curve { curve, weights: weights.to_vec() };
+        PowerFormula::new(
+            PowerComponent::Dram,
             vec!["bpf_cpu_time_ms".into(), "bpf_page_cache_hit".into()],
             vec![1.0, 2.0],
             kind,
@@ -266,24 +266,24 @@ mod tests {
 
     #[test]
     fn a_curve_of_memory_follows_the_traffic_and_not_the_first_feature() {
-        let formula = curve(Curve::Exponential, &[1.0, 1.0, 0.0]);
+        let formula = curve(CurveForm::Exponential, &[1.0, 1.0, 0.0]);
         assert_eq!(formula.watts(&[100.0, 0.0]), Some(1.0));
         assert_eq!(formula.watts(&[0.0, 2.0]), Some(1f64.exp()));
     }
 
     #[test]
     fn nothing_gives_power_back() {
-        let formula = curve(Curve::Logarithmic, &[1.0, 1.0, -683.0]);
+        let formula = curve(CurveForm::Logarithmic, &[1.0, 1.0, -683.0]);
         assert_eq!(formula.watts(&[0.0, 0.0]), Some(0.0));
         assert!(formula.raw(&[0.0, 0.0]) < 0.0);
     }
 
     #[test]
     fn where_a_formula_has_no_value_there_is_none() {
-        assert_eq!(curve(Curve::Logarithmic, &[1.0, -1.0, 0.0]).watts(&[0.0, 4.0]), None);
-        assert_eq!(curve(Curve::Exponential, &[1.0, 1e9, 0.0]).watts(&[0.0, 4.0]), None);
+        assert_eq!(curve(CurveForm::Logarithmic, &[1.0, -1.0, 0.0]).watts(&[0.0, 4.0]), None);
+        assert_eq!(curve(CurveForm::Exponential, &[1.0, 1e9, 0.0]).watts(&[0.0, 4.0]), None);
         assert_eq!(
-            curve(Curve::Logistic, &[1.0, 1.0, 1.0]).watts(&[0.0, 4.0]),
+            curve(CurveForm::Logistic, &[1.0, 1.0, 1.0]).watts(&[0.0, 4.0]),
             None,
             "three of four numbers"
         );
@@ -291,21 +291,22 @@ mod tests {
 
     #[test]
     fn an_interval_is_around_the_value_and_is_not_made_up() {
-        let line = |bias: f64, weight: f64| Kind::Linear { bias, weights: vec![weight] };
-        let mut formula = Formula::new(Component::Package, vec!["a".into()], vec![10.0], line(2.0, 8.0));
+        let line = |bias: f64, weight: f64| FormulaKind::Linear { bias, weights: vec![weight] };
+        let mut formula =
+            PowerFormula::new(PowerComponent::Package, vec!["a".into()], vec![10.0], line(2.0, 8.0));
         assert_eq!(formula.interval(&[5.0]), None, "nobody said how far off it may be");
-        formula.spread = Some(Spread::Reach(3.0));
+        formula.spread = Some(FormulaSpread::Reach(3.0));
         assert_eq!(formula.interval(&[5.0]), Some((3.0, 9.0)));
         assert_eq!(formula.interval(&[0.0]), Some((0.0, 5.0)), "nothing gives power back");
-        formula.spread = Some(Spread::Between(Box::new([line(1.0, 4.0), line(4.0, 16.0)])));
+        formula.spread = Some(FormulaSpread::Between(Box::new([line(1.0, 4.0), line(4.0, 16.0)])));
         assert_eq!(formula.interval(&[10.0]), Some((5.0, 20.0)));
         assert!(formula.is_within(&[10.4]) && !formula.is_within(&[10.6]) && !formula.is_within(&[-1.0]));
     }
 
     #[test]
     fn a_scale_of_zero_takes_the_feature_out() {
-        let kind = Kind::Linear { bias: 1.0, weights: vec![5.0] };
-        let formula = Formula::new(Component::Package, vec!["a".into()], vec![0.0], kind);
+        let kind = FormulaKind::Linear { bias: 1.0, weights: vec![5.0] };
+        let formula = PowerFormula::new(PowerComponent::Package, vec!["a".into()], vec![0.0], kind);
         assert_eq!(formula.watts(&[3.0]), Some(1.0));
     }
 }

@@ -2,19 +2,19 @@
 //! containers, whose they are.
 //!
 //! It reads and writes the CSV files of Kepler's pipelines: a first column without a name (row numbers) is dropped, columns of text other
-//! than `id` are left out, and an empty cell is NaN. Bounded: [`ROWS`] rows, [`COLUMNS`] columns.
+//! than `id` are left out, and an empty cell is NaN. Bounded: [`ROWS`] rows, [`MAX_FRAME_COLUMNS`] columns.
 
 use std::io;
 
 use crate::Error;
-use crate::vocabulary::Component;
+use crate::kepler_terms::PowerComponent;
 
-pub const ROWS: usize = 5_000_000;
-pub const COLUMNS: usize = 4096;
+pub const MAX_FRAME_ROWS: usize = 5_000_000;
+pub const MAX_FRAME_COLUMNS: usize = 4096;
 
 /// Rows of numbers by name, in the order of time.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Frame {
+pub struct FeatureFrame {
     /// Seconds since 1970, one for each row.
     pub timestamps: Vec<f64>,
     /// Whose the rows are, where they are of single containers; as long as `timestamps`.
@@ -22,7 +22,7 @@ pub struct Frame {
     columns: Vec<(String, Vec<f64>)>,
 }
 
-impl Frame {
+impl FeatureFrame {
     /// A table of these times without columns.
     pub fn new(timestamps: Vec<f64>, ids: Option<Vec<String>>) -> Result<Self, Error> {
         if let Some(ids) = ids.as_ref().filter(|ids| ids.len() != timestamps.len()) {
@@ -52,8 +52,8 @@ impl Frame {
         }
         if let Some((_, old)) = self.columns.iter_mut().find(|(known, _)| known == name) {
             *old = values;
-        } else if self.columns.len() >= COLUMNS {
-            return Err(Error::table(format!("more than {COLUMNS} columns")));
+        } else if self.columns.len() >= MAX_FRAME_COLUMNS {
+            return Err(Error::table(format!("more than {MAX_FRAME_COLUMNS} columns")));
         } else {
             self.columns.push((name.to_string(), values));
         }
@@ -79,7 +79,7 @@ impl Frame {
     }
 
     /// The watts of a component: its own column, or the sum of its columns of all packages. `None` where there is none.
-    pub fn watts(&self, component: Component) -> Option<Vec<f64>> {
+    pub fn watts(&self, component: PowerComponent) -> Option<Vec<f64>> {
         if let Some(values) = self.column(&component.column()) {
             return Some(values.to_vec());
         }
@@ -101,8 +101,8 @@ impl Frame {
             let why = format!("columns {} cannot go behind {}", others.join(", "), own.join(", "));
             return Err(Error::table(why));
         }
-        if self.len() + other.len() > ROWS {
-            return Err(Error::table(format!("more than {ROWS} rows")));
+        if self.len() + other.len() > MAX_FRAME_ROWS {
+            return Err(Error::table(format!("more than {MAX_FRAME_ROWS} rows")));
         }
         self.timestamps.extend_from_slice(&other.timestamps);
         if let (Some(ids), Some(others)) = (self.ids.as_mut(), other.ids.as_ref()) {
@@ -128,8 +128,8 @@ impl Frame {
     pub fn read_csv(from: impl io::Read) -> Result<Self, Error> {
         let mut reader = csv::ReaderBuilder::new().from_reader(from);
         let header = reader.headers().map_err(|error| Error::table(error.to_string()))?.clone();
-        if header.len() > COLUMNS {
-            return Err(Error::table(format!("{} columns; want at most {COLUMNS}", header.len())));
+        if header.len() > MAX_FRAME_COLUMNS {
+            return Err(Error::table(format!("{} columns; want at most {MAX_FRAME_COLUMNS}", header.len())));
         }
         let time = header
             .iter()
@@ -142,8 +142,8 @@ impl Frame {
             .map(|column| (column, Some(Vec::new())))
             .collect();
         for (row, record) in reader.records().enumerate() {
-            if row >= ROWS {
-                return Err(Error::table(format!("more than {ROWS} rows")));
+            if row >= MAX_FRAME_ROWS {
+                return Err(Error::table(format!("more than {MAX_FRAME_ROWS} rows")));
             }
             let record = record.map_err(|error| Error::table(error.to_string()))?;
             let cell = |column: usize| record.get(column).unwrap_or_default().trim();
@@ -212,31 +212,31 @@ mod tests {
     fn csv_survives_the_way_there_and_back() {
         let text =
             ",timestamp,load,name,package_power,id\n0,10,0.1,x,5.25,a/b\n1,13,,y,0.30000000000000004,c\n";
-        let frame = Frame::read_csv(text.as_bytes()).unwrap();
+        let frame = FeatureFrame::read_csv(text.as_bytes()).unwrap();
         assert_eq!(frame.names().collect::<Vec<_>>(), ["load", "package_power"]);
         assert!(frame.column("load").unwrap()[1].is_nan());
         let mut out = Vec::new();
         frame.write_csv(&mut out).unwrap();
-        let again = Frame::read_csv(out.as_slice()).unwrap();
+        let again = FeatureFrame::read_csv(out.as_slice()).unwrap();
         assert_eq!(again.column("package_power"), frame.column("package_power"));
         assert_eq!((again.ids, again.timestamps), (frame.ids, frame.timestamps));
     }
 
     #[test]
     fn watts_of_packages_are_added() {
-        let mut frame = Frame::new(vec![1.0, 2.0], None).unwrap();
+        let mut frame = FeatureFrame::new(vec![1.0, 2.0], None).unwrap();
         frame.set("package_0_core_power", vec![1.0, 2.0]).unwrap();
         frame.set("package_1_core_power", vec![10.0, 20.0]).unwrap();
         frame.set("package_1_uncore_power", vec![100.0, 100.0]).unwrap();
-        assert_eq!(frame.watts(Component::Core), Some(vec![11.0, 22.0]));
-        assert_eq!(frame.watts(Component::Dram), None);
+        assert_eq!(frame.watts(PowerComponent::Core), Some(vec![11.0, 22.0]));
+        assert_eq!(frame.watts(PowerComponent::Dram), None);
     }
 
     #[test]
     fn a_table_without_time_is_refused_by_name() {
-        let error = Frame::read_csv("a,b\n1,2\n".as_bytes()).unwrap_err();
+        let error = FeatureFrame::read_csv("a,b\n1,2\n".as_bytes()).unwrap_err();
         assert!(error.to_string().contains("timestamp"), "{error}");
-        let error = Frame::read_csv("timestamp,b\nnoon,2\n".as_bytes()).unwrap_err();
+        let error = FeatureFrame::read_csv("timestamp,b\nnoon,2\n".as_bytes()).unwrap_err();
         assert!(error.to_string().contains("noon"), "{error}");
     }
 }

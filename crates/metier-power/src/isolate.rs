@@ -1,6 +1,6 @@
 //! Takes idle and background power out of a table, so that what is left is what the workload costs (`DynPower`).
 //!
-//! `none`, `min`, `profile` and `trainer` are the original's formulas. [`joint`] is ours: one non-negative fit over all rows says what idles, what the background does
+//! `none`, `min`, `profile` and `trainer` are the original's formulas. [`isolate_jointly`] is ours: one non-negative fit over all rows says what idles, what the background does
 //! and what the workload does, and each row's *measured* power is shared in these proportions. So the three parts add up to the meter, and no label is
 //! a rounding error of two large numbers (the original's smallest label is 1e-9 W, and its error in per cent a milliard).
 
@@ -9,26 +9,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use metier_types::words;
 
 use crate::Error;
-use crate::formula::Formula;
-use crate::frame::{Frame, container_name};
+use crate::formula::PowerFormula;
+use crate::frame::{FeatureFrame, container_name};
+use crate::kepler_terms::{EnergySource, FeatureGroup, PowerComponent};
 use crate::nonnegative;
 use crate::packages;
-use crate::profile::Profile;
-use crate::vocabulary::{Component, FeatureGroup, Source};
+use crate::profile::IdleLevels;
 
 /// The id of rows of all containers together.
-pub const TOGETHER: &str = "all containers";
+pub const ALL_CONTAINERS: &str = "all containers";
 /// Least share of a row's power that counts as work of the workload.
-const LEAST_SHARE: f64 = 1e-3;
+const MIN_WORKLOAD_SHARE: f64 = 1e-3;
 /// What is less of what was measured, or of a watt, is what rounding leaves of a fit, and is nothing.
-const ROUNDING: f64 = 1e-6;
+const ROUNDING_TOLERANCE: f64 = 1e-6;
 /// Correlation from which a predictor is believed.
-const LEAST_CORRELATION: f64 = 0.7;
+const MIN_CORRELATION: f64 = 0.7;
 
 words! { (name, named)
     /// Each also has the original's name.
     #[derive(Default)]
-    pub enum Isolator {
+    pub enum PowerIsolator {
         /// Nothing is taken out.
         None = "none" | "NoneIsolator",
         /// The smallest power of all rows.
@@ -44,20 +44,20 @@ words! { (name, named)
 
 /// What a table is about.
 #[derive(Debug, Clone, Copy)]
-pub struct About {
+pub struct TableSubject {
     /// Where energy was read.
-    pub source: Source,
+    pub source: EnergySource,
     pub group: FeatureGroup,
 }
 
 /// All containers of a time together: features are added, watts are of the node.
-pub fn none(frame: &Frame, about: About) -> Result<Frame, Error> {
+pub fn sum_containers(frame: &FeatureFrame, about: TableSubject) -> Result<FeatureFrame, Error> {
     let mut rows: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (row, time) in frame.timestamps.iter().enumerate() {
         rows.entry(time.to_bits()).or_default().push(row);
     }
     let times = rows.keys().map(|time| f64::from_bits(*time)).collect();
-    let mut out = Frame::new(times, Some(vec![TOGETHER.to_string(); rows.len()]))?;
+    let mut out = FeatureFrame::new(times, Some(vec![ALL_CONTAINERS.to_string(); rows.len()]))?;
     let ratios: Vec<&str> = frame.names().filter(|name| name.starts_with("packge_ratio")).collect();
     let sums: Vec<Vec<f64>> =
         ratios.iter().map(|name| grouped(frame, &rows, name, false)).collect::<Result<_, _>>()?;
@@ -79,7 +79,7 @@ pub fn none(frame: &Frame, about: About) -> Result<Frame, Error> {
 }
 
 fn grouped(
-    frame: &Frame,
+    frame: &FeatureFrame,
     rows: &BTreeMap<u64, Vec<usize>>,
     name: &str,
     mean: bool,
@@ -95,8 +95,8 @@ fn grouped(
 }
 
 /// Without the smallest power of all rows.
-pub fn min(frame: &Frame, about: About) -> Result<Frame, Error> {
-    let mut out = none(frame, about)?;
+pub fn subtract_minimum(frame: &FeatureFrame, about: TableSubject) -> Result<FeatureFrame, Error> {
+    let mut out = sum_containers(frame, about)?;
     let names: Vec<String> =
         out.names().filter(|name| name.ends_with("_power")).map(str::to_string).collect();
     for name in names {
@@ -108,17 +108,17 @@ pub fn min(frame: &Frame, about: About) -> Result<Frame, Error> {
 }
 
 /// Only containers that did not run on the idle machine, without what the idle machine takes. `None` where a component has no profile.
-pub fn profile(
-    frame: &Frame,
-    about: About,
-    profile: &Profile,
+pub fn subtract_profile(
+    frame: &FeatureFrame,
+    about: TableSubject,
+    profile: &IdleLevels,
     background: &BTreeSet<String>,
-) -> Result<Option<Frame>, Error> {
-    let frame = &packages::together(frame, about.source)?;
+) -> Result<Option<FeatureFrame>, Error> {
+    let frame = &packages::merge_packages(frame, about.source)?;
     let ids = ids(frame)?;
     let rows: Vec<usize> =
         (0..frame.len()).filter(|row| !background.contains(container_name(&ids[*row]))).collect();
-    let mut out = none(&frame.select(&rows), about)?;
+    let mut out = sum_containers(&frame.select(&rows), about)?;
     for component in about.source.components() {
         let name = component.column();
         let Some(idle) = profile.0.get(component) else { return Ok(None) };
@@ -131,14 +131,14 @@ pub fn profile(
 
 /// Which containers are background.
 #[derive(Debug, Clone, Default)]
-pub struct Hints {
+pub struct BackgroundHints {
     /// Parts of names of the workload's containers.
     pub target: Vec<String>,
     /// Parts of names of the background's containers.
     pub background: Vec<String>,
 }
 
-impl Hints {
+impl BackgroundHints {
     /// Whether a container is background. Without any hint all are, as in the original.
     pub fn is_background(&self, id: &str) -> bool {
         let has = |hints: &[String]| hints.iter().any(|hint| !hint.is_empty() && id.contains(hint.as_str()));
@@ -153,25 +153,34 @@ impl Hints {
 
 /// A predictor of node power that may say what the background takes.
 #[derive(Debug, Clone)]
-pub struct Judge {
-    pub formulas: Vec<(Component, Formula)>,
+pub struct BackgroundPredictor {
+    pub formulas: Vec<(PowerComponent, PowerFormula)>,
     pub mae: f64,
 }
 
 /// Without what a predictor says of the background's features: the one with the smallest error among those whose dynamic power goes with the features.
 /// `None` where no predictor can be used.
-pub fn trainer(frame: &Frame, about: About, hints: &Hints, judges: &[Judge]) -> Result<Option<Frame>, Error> {
-    let frame = &packages::together(frame, about.source)?;
+pub fn subtract_predicted(
+    frame: &FeatureFrame,
+    about: TableSubject,
+    hints: &BackgroundHints,
+    judges: &[BackgroundPredictor],
+) -> Result<Option<FeatureFrame>, Error> {
+    let frame = &packages::merge_packages(frame, about.source)?;
     let ids = ids(frame)?;
     let rows: Vec<usize> = (0..frame.len()).filter(|row| hints.is_background(&ids[*row])).collect();
-    let all = none(frame, about)?;
-    let background = none(&frame.select(&rows), about)?;
+    let all = sum_containers(frame, about)?;
+    let background = sum_containers(&frame.select(&rows), about)?;
     let at: BTreeMap<u64, usize> =
         background.timestamps.iter().enumerate().map(|(row, time)| (time.to_bits(), row)).collect();
     let components = about.source.components();
     let measured: Vec<f64> = (0..all.len())
         .map(|row| {
-            components.iter().filter_map(|one| all.column(&one.column())).map(|values| values[row]).sum()
+            components
+                .iter()
+                .filter_map(|component| all.column(&component.column()))
+                .map(|values| values[row])
+                .sum()
         })
         .collect();
     let mut best: Option<(f64, f64, Vec<f64>)> = None;
@@ -187,8 +196,8 @@ pub fn trainer(frame: &Frame, about: About, hints: &Hints, judges: &[Judge]) -> 
         let follows = follows.fold(0.0, f64::max);
         let is_better = match &best {
             None => true,
-            Some((mae, known, _)) if follows >= LEAST_CORRELATION => {
-                *known < LEAST_CORRELATION || judge.mae < *mae || (judge.mae == *mae && follows > *known)
+            Some((mae, known, _)) if follows >= MIN_CORRELATION => {
+                *known < MIN_CORRELATION || judge.mae < *mae || (judge.mae == *mae && follows > *known)
             }
             Some((mae, known, _)) => judge.mae < *mae && follows > *known,
         };
@@ -209,7 +218,7 @@ pub fn trainer(frame: &Frame, about: About, hints: &Hints, judges: &[Judge]) -> 
     Ok(Some(out))
 }
 
-fn predicted(frame: &Frame, judge: &Judge) -> Option<Vec<f64>> {
+fn predicted(frame: &FeatureFrame, judge: &BackgroundPredictor) -> Option<Vec<f64>> {
     let mut sum = vec![0.0; frame.len()];
     for (_, formula) in &judge.formulas {
         sum.iter_mut().zip(formula.watts_of_rows(frame)?).for_each(|(sum, watts)| *sum += watts);
@@ -219,7 +228,7 @@ fn predicted(frame: &Frame, judge: &Judge) -> Option<Vec<f64>> {
 
 /// The power of one component, row by row, in three parts that add up to what was measured.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Parts {
+pub struct IsolatedParts {
     /// What the machine takes without any work.
     pub idle: Vec<f64>,
     /// What the background's work takes.
@@ -229,15 +238,15 @@ pub struct Parts {
 }
 
 /// Shares the measured power of each row by one non-negative fit. `background` are the background's features by row, `workload` the workload's.
-pub fn parts(measured: &[f64], background: &[Vec<f64>], workload: &[Vec<f64>]) -> Parts {
+pub fn split_power(measured: &[f64], background: &[Vec<f64>], workload: &[Vec<f64>]) -> IsolatedParts {
     let all: Vec<Vec<f64>> = background
         .iter()
         .zip(workload)
-        .map(|(one, two)| one.iter().zip(two).map(|(one, two)| one + two).collect())
+        .map(|(values, two)| values.iter().zip(two).map(|(value, two)| value + two).collect())
         .collect();
     let columns: Vec<&[f64]> = all.iter().map(Vec::as_slice).collect();
     let fit = nonnegative::fit(&columns, measured, true);
-    let mut parts = Parts { idle: Vec::new(), background: Vec::new(), dynamic: Vec::new() };
+    let mut parts = IsolatedParts { idle: Vec::new(), background: Vec::new(), dynamic: Vec::new() };
     for (row, watts) in measured.iter().enumerate() {
         let of = |features: &[Vec<f64>]| -> f64 {
             fit.weights.iter().zip(features).map(|(weight, values)| weight * values[row].max(0.0)).sum()
@@ -245,7 +254,7 @@ pub fn parts(measured: &[f64], background: &[Vec<f64>], workload: &[Vec<f64>]) -
         let (background, dynamic) = (of(background), of(workload));
         let total = fit.bias + background + dynamic;
         let share = if total > 0.0 { watts / total } else { 0.0 };
-        let some = |part: f64| if part < ROUNDING * watts.max(1.0) { 0.0 } else { part };
+        let some = |part: f64| if part < ROUNDING_TOLERANCE * watts.max(1.0) { 0.0 } else { part };
         let (background, dynamic) = (some(background * share), some(dynamic * share));
         parts.background.push(background);
         parts.dynamic.push(dynamic);
@@ -258,14 +267,18 @@ pub fn parts(measured: &[f64], background: &[Vec<f64>], workload: &[Vec<f64>]) -
 /// Ours: idle and background together, by [`parts`]. Rows in which the workload did next to nothing are left out.
 ///
 /// Without hints every container is the workload's: only idle power is taken out.
-pub fn joint(frame: &Frame, about: About, hints: &Hints) -> Result<Frame, Error> {
-    let frame = &packages::together(frame, about.source)?;
+pub fn isolate_jointly(
+    frame: &FeatureFrame,
+    about: TableSubject,
+    hints: &BackgroundHints,
+) -> Result<FeatureFrame, Error> {
+    let frame = &packages::merge_packages(frame, about.source)?;
     let ids = ids(frame)?;
     let has_hints = !hints.target.is_empty() || !hints.background.is_empty();
     let is_background = |row: usize| has_hints && hints.is_background(&ids[row]);
     let rows: Vec<usize> = (0..frame.len()).filter(|row| !is_background(*row)).collect();
-    let all = none(frame, about)?;
-    let target = none(&frame.select(&rows), about)?;
+    let all = sum_containers(frame, about)?;
+    let target = sum_containers(&frame.select(&rows), about)?;
     let at: BTreeMap<u64, usize> =
         target.timestamps.iter().enumerate().map(|(row, time)| (time.to_bits(), row)).collect();
     let workload: Vec<Vec<f64>> = about
@@ -292,7 +305,7 @@ pub fn joint(frame: &Frame, about: About, hints: &Hints) -> Result<Frame, Error>
     let mut shares = vec![0.0f64; all.len()];
     for component in about.source.components() {
         let measured = all.need(&component.column())?;
-        let parts = parts(measured, &background, &workload);
+        let parts = split_power(measured, &background, &workload);
         for (row, share) in shares.iter_mut().enumerate() {
             if measured[row] > 0.0 {
                 *share = share.max(parts.dynamic[row] / measured[row]);
@@ -303,11 +316,11 @@ pub fn joint(frame: &Frame, about: About, hints: &Hints) -> Result<Frame, Error>
     for (name, values) in about.group.features().iter().zip(&workload) {
         out.set(name, values.clone())?;
     }
-    let worked: Vec<usize> = (0..out.len()).filter(|row| shares[*row] >= LEAST_SHARE).collect();
+    let worked: Vec<usize> = (0..out.len()).filter(|row| shares[*row] >= MIN_WORKLOAD_SHARE).collect();
     Ok(out.select(&worked))
 }
 
-fn ids(frame: &Frame) -> Result<&Vec<String>, Error> {
+fn ids(frame: &FeatureFrame) -> Result<&Vec<String>, Error> {
     frame.ids.as_ref().ok_or_else(|| Error::table("column id is missing; isolation wants rows of containers"))
 }
 
@@ -324,7 +337,7 @@ mod tests {
             let measured: Vec<f64> = rows.iter().map(|row| row.0).collect();
             let background = [rows.iter().map(|row| row.1).collect(), rows.iter().map(|row| row.3).collect()];
             let workload = [rows.iter().map(|row| row.2).collect(), rows.iter().map(|row| row.4).collect()];
-            let parts = parts(&measured, &background, &workload);
+            let parts = split_power(&measured, &background, &workload);
             for (row, watts) in measured.iter().enumerate() {
                 let sum = parts.idle[row] + parts.background[row] + parts.dynamic[row];
                 prop_assert!((sum - watts).abs() <= 1e-9 * watts.max(1.0));
@@ -334,7 +347,7 @@ mod tests {
         }
     }
 
-    fn frame() -> Frame {
+    fn frame() -> FeatureFrame {
         let (mut times, mut ids, mut load, mut power) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for time in 0..20 {
             let work = f64::from(time % 5);
@@ -345,23 +358,25 @@ mod tests {
                 power.push(50.0 + 4.0 + 4.0 * work);
             }
         }
-        let mut frame = Frame::new(times, Some(ids)).unwrap();
+        let mut frame = FeatureFrame::new(times, Some(ids)).unwrap();
         frame.set("accelerator_intel_qat", load).unwrap();
         frame.set("platform_power", power).unwrap();
         frame.set("node_type", vec![0.0; 40]).unwrap();
         frame
     }
 
-    const ABOUT: About = About { source: Source::Acpi, group: FeatureGroup::AcceleratorOnly };
+    const ABOUT: TableSubject =
+        TableSubject { source: EnergySource::Acpi, group: FeatureGroup::AcceleratorOnly };
 
     #[test]
     fn labels_of_work_are_never_next_to_nothing() {
-        let least =
-            |frame: Frame| frame.column("platform_power").unwrap().iter().copied().fold(f64::MAX, f64::min);
+        let least = |frame: FeatureFrame| {
+            frame.column("platform_power").unwrap().iter().copied().fold(f64::MAX, f64::min)
+        };
         // The original's smallest label is nothing at all.
-        assert_eq!(least(min(&frame(), ABOUT).unwrap()), 0.0);
-        let hints = Hints { target: vec!["work".into()], background: Vec::new() };
-        let ours = joint(&frame(), ABOUT, &hints).unwrap();
+        assert_eq!(least(subtract_minimum(&frame(), ABOUT).unwrap()), 0.0);
+        let hints = BackgroundHints { target: vec!["work".into()], background: Vec::new() };
+        let ours = isolate_jointly(&frame(), ABOUT, &hints).unwrap();
         assert_eq!(ours.len(), 16, "rows without work are left out");
         let watts = ours.column("platform_power").unwrap();
         // A row with one unit of work: a part of 4 W, told apart from idling without a profile.
@@ -375,31 +390,35 @@ mod tests {
         let loads: Vec<f64> = (0..79).map(|row| 1000.0 * (f64::from(row) / 7.0).sin().abs() + 0.3).collect();
         let hits: Vec<f64> = loads.iter().map(|load| load / 20.0).collect();
         let measured: Vec<f64> = loads.iter().map(|load| 2.0 + load * 1e-14).collect();
-        let parts = parts(&measured, &[vec![0.0; 79], vec![0.0; 79]], &[loads, hits]);
+        let parts = split_power(&measured, &[vec![0.0; 79], vec![0.0; 79]], &[loads, hits]);
         assert!(parts.dynamic.iter().all(|watts| *watts == 0.0), "{:?}", parts.dynamic);
         assert_eq!(parts.idle, measured);
     }
 
     #[test]
     fn a_profile_takes_the_idle_level_out_of_other_containers() {
-        let idle = crate::profile::Level { min_watt: 40.0, max_watt: 60.0, units: 1 };
-        let profile_of = Profile([(Component::Platform, idle)].into());
+        let idle = crate::profile::IdleLevel { min_watt: 40.0, max_watt: 60.0, units: 1 };
+        let profile_of = IdleLevels([(PowerComponent::Platform, idle)].into());
         let background = BTreeSet::from(["noise".to_string()]);
-        let out = profile(&frame(), ABOUT, &profile_of, &background).unwrap().unwrap();
+        let out = subtract_profile(&frame(), ABOUT, &profile_of, &background).unwrap().unwrap();
         assert_eq!(out.column("platform_power").unwrap()[..2], [4.0, 8.0]);
         assert_eq!(out.column("accelerator_intel_qat").unwrap()[..2], [0.0, 1.0]);
-        assert_eq!(profile(&frame(), ABOUT, &Profile::default(), &background).unwrap(), None);
+        assert_eq!(subtract_profile(&frame(), ABOUT, &IdleLevels::default(), &background).unwrap(), None);
     }
 
     #[test]
     fn a_predictor_says_what_the_background_takes() {
-        let kind = crate::formula::Kind::Linear { bias: 50.0, weights: vec![4.0] };
-        let formula =
-            Formula::new(Component::Platform, vec!["accelerator_intel_qat".into()], vec![1.0], kind);
-        let judge = Judge { formulas: vec![(Component::Platform, formula)], mae: 1.0 };
-        let hints = Hints { target: vec!["work".into()], background: Vec::new() };
-        let out = trainer(&frame(), ABOUT, &hints, &[judge]).unwrap().unwrap();
+        let kind = crate::formula::FormulaKind::Linear { bias: 50.0, weights: vec![4.0] };
+        let formula = PowerFormula::new(
+            PowerComponent::Platform,
+            vec!["accelerator_intel_qat".into()],
+            vec![1.0],
+            kind,
+        );
+        let judge = BackgroundPredictor { formulas: vec![(PowerComponent::Platform, formula)], mae: 1.0 };
+        let hints = BackgroundHints { target: vec!["work".into()], background: Vec::new() };
+        let out = subtract_predicted(&frame(), ABOUT, &hints, &[judge]).unwrap().unwrap();
         assert_eq!(out.column("platform_power").unwrap()[..3], [0.0, 4.0, 8.0]);
-        assert_eq!(trainer(&frame(), ABOUT, &hints, &[]).unwrap(), None);
+        assert_eq!(subtract_predicted(&frame(), ABOUT, &hints, &[]).unwrap(), None);
     }
 }

@@ -5,14 +5,14 @@
 //! Prometheus' answer ──► frame of features and watts ──► isolated frame ──► trainers ──► pipeline of predictors ──► watts
 //! ```
 //!
-//! [`vocabulary`] holds the closed lists of words (sources, components, groups of features,
+//! [`kepler_terms`] holds the closed lists of words (sources, components, groups of features,
 //! trainers), [`third_party`] the one group that users fill; [`formula`] says how weights become
-//! watts; [`node`] says which machine is like which; [`query`] asks Prometheus; [`response`],
-//! [`extract`], [`isolate`] and [`profile`] make the tables ([`frame`]) that [`trainers`] learn
+//! watts; [`estimate_node`] says which machine is like which; [`query`] asks Prometheus; [`response`],
+//! [`extract`], [`isolate`] and [`subtract_profile`] make the tables ([`frame`]) that [`trainers`] learn
 //! from; [`training`] does all that in order, and writes the pipeline; [`pipeline`] is what was
 //! learned, [`selection`] which of it answers, [`catalog`] what keeps it up to date; [`assess`]
 //! tries them on tables; [`online`] learns while others work; [`defaults`] is what is shipped;
-//! [`settings`] are Kepler's own; [`estimate`] answers the exporter; [`share`] keeps the sum of
+//! [`kepler_settings`] are Kepler's own; [`estimate`] answers the exporter; [`share`] keeps the sum of
 //! parts equal to the whole; [`ledger`] does that for a node over time. The field names and
 //! formulas are those of the Kepler Model Server 0.7, so that its clients need no change; where it
 //! is wrong we are right, and `docs/how-to/migrate-from-kepler.md` lists each such place.
@@ -29,6 +29,8 @@ pub mod extract;
 pub mod formula;
 pub mod frame;
 pub mod isolate;
+pub mod kepler_settings;
+pub mod kepler_terms;
 pub mod ledger;
 pub mod node;
 pub mod nonnegative;
@@ -37,17 +39,15 @@ mod packages;
 pub mod pipeline;
 pub mod profile;
 pub mod query;
+mod raw_json;
 pub mod response;
+pub mod response_counts;
 pub mod selection;
-pub mod settings;
 pub mod share;
-pub mod stored;
+pub mod stored_pipelines;
 pub mod trainers;
 pub mod training;
-pub mod validate;
-pub mod vocabulary;
 pub mod weights;
-mod written;
 
 pub use error::Error;
-pub use vocabulary::third_party;
+pub use kepler_terms::third_party;

@@ -4,16 +4,16 @@
 
 /// A constant and weights, none below zero.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fit {
+pub struct NonnegativeFit {
     /// What is there without any feature.
     pub bias: f64,
     pub weights: Vec<f64>,
 }
 
-const ROUNDS: usize = 20_000;
+const MAX_DESCENT_ROUNDS: usize = 20_000;
 
 /// Fits `target ≈ bias + Σ weight·column`; the columns are as long as the target. Without `with_bias` the bias is 0.
-pub fn fit(columns: &[&[f64]], target: &[f64], with_bias: bool) -> Fit {
+pub fn fit(columns: &[&[f64]], target: &[f64], with_bias: bool) -> NonnegativeFit {
     let scale: Vec<f64> = columns
         .iter()
         .map(|column| column.iter().fold(0.0, |most: f64, value| most.max(value.abs())))
@@ -27,25 +27,25 @@ pub fn fit(columns: &[&[f64]], target: &[f64], with_bias: bool) -> Fit {
     let mut normal = vec![vec![0.0; count]; count];
     let mut right = vec![0.0; count];
     for (row, want) in target.iter().enumerate() {
-        for (one, (line, right)) in normal.iter_mut().zip(&mut right).enumerate() {
-            *right += at(one, row) * want;
+        for (number, (line, right)) in normal.iter_mut().zip(&mut right).enumerate() {
+            *right += at(number, row) * want;
             for (two, sum) in line.iter_mut().enumerate() {
-                *sum += at(one, row) * at(two, row);
+                *sum += at(number, row) * at(two, row);
             }
         }
     }
     let mut weights = vec![0.0f64; count];
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_DESCENT_ROUNDS {
         let (mut change, mut size) = (0.0f64, 0.0f64);
-        for one in 0..count {
-            if normal[one][one] <= 0.0 {
+        for number in 0..count {
+            if normal[number][number] <= 0.0 {
                 continue;
             }
-            let rest: f64 = (0..count).map(|two| normal[one][two] * weights[two]).sum();
-            let next = (weights[one] + (right[one] - rest) / normal[one][one]).max(0.0);
-            change = change.max((next - weights[one]).abs());
+            let rest: f64 = (0..count).map(|two| normal[number][two] * weights[two]).sum();
+            let next = (weights[number] + (right[number] - rest) / normal[number][number]).max(0.0);
+            change = change.max((next - weights[number]).abs());
             size = size.max(next.abs());
-            weights[one] = next;
+            weights[number] = next;
         }
         if change <= 1e-10 * size {
             break;
@@ -53,7 +53,7 @@ pub fn fit(columns: &[&[f64]], target: &[f64], with_bias: bool) -> Fit {
     }
     let bias = if with_bias { weights.pop().unwrap_or(0.0) } else { 0.0 };
     let weights = weights.iter().zip(&scale).map(|(weight, scale)| weight / scale).collect();
-    Fit { bias, weights }
+    NonnegativeFit { bias, weights }
 }
 
 #[cfg(test)]
@@ -62,10 +62,11 @@ mod tests {
 
     #[test]
     fn a_line_is_found_again() {
-        let one: Vec<f64> = (0..50).map(|row| f64::from(row % 7) * 1e6).collect();
+        let values: Vec<f64> = (0..50).map(|row| f64::from(row % 7) * 1e6).collect();
         let two: Vec<f64> = (0..50).map(|row| f64::from(row % 5)).collect();
-        let target: Vec<f64> = one.iter().zip(&two).map(|(one, two)| 40.0 + 3e-6 * one + 2.0 * two).collect();
-        let fit = fit(&[&one, &two], &target, true);
+        let target: Vec<f64> =
+            values.iter().zip(&two).map(|(value, two)| 40.0 + 3e-6 * value + 2.0 * two).collect();
+        let fit = fit(&[&values, &two], &target, true);
         assert!((fit.bias - 40.0).abs() < 1e-4, "{fit:?}");
         assert!((fit.weights[0] - 3e-6).abs() < 1e-11 && (fit.weights[1] - 2.0).abs() < 1e-4, "{fit:?}");
     }
@@ -76,7 +77,7 @@ mod tests {
         let target: Vec<f64> = falling.iter().map(|value| 30.0 - value).collect();
         let fitted = fit(&[&falling], &target, true);
         assert!(fitted.weights[0] == 0.0 && fitted.bias > 0.0);
-        assert_eq!(fit(&[&[0.0, 0.0]], &[0.0, 0.0], true), Fit { bias: 0.0, weights: vec![0.0] });
-        assert_eq!(fit(&[], &[], false), Fit { bias: 0.0, weights: vec![] });
+        assert_eq!(fit(&[&[0.0, 0.0]], &[0.0, 0.0], true), NonnegativeFit { bias: 0.0, weights: vec![0.0] });
+        assert_eq!(fit(&[], &[], false), NonnegativeFit { bias: 0.0, weights: vec![] });
     }
 }

@@ -1,39 +1,43 @@
 //! How containers share the packages of a machine, where an exporter tells it (`kepler_container_cpu_usage_per_package_ratio`, which only old ones do): then a table has a column of watts
 //! for each package and the share of each package in the work.
 //!
-//! Whoever learns from such a table takes the watts of all packages together ([`Frame::watts`]), and shares that add up to 1 leave features as they are.
+//! Whoever learns from such a table takes the watts of all packages together ([`FeatureFrame::watts`]), and shares that add up to 1 leave features as they are.
 
 use std::collections::BTreeMap;
 
 use crate::Error;
-use crate::frame::Frame;
-use crate::response::{Response, Series};
-use crate::vocabulary::{Component, Source};
+use crate::frame::FeatureFrame;
+use crate::kepler_terms::{EnergySource, PowerComponent};
+use crate::response::{KeplerResponse, KeplerSeries};
 
-const METRIC: &str = "kepler_container_cpu_usage_per_package_ratio";
+const PACKAGE_RATIO_METRIC: &str = "kepler_container_cpu_usage_per_package_ratio";
 /// Most packages of a machine.
-const MOST: usize = 64;
+const MAX_PACKAGES: usize = 64;
 
 /// Shares of all packages by time and container.
-pub struct Shares {
+pub struct PackageShares {
     /// The packages, by name.
     pub packages: Vec<String>,
     by_time: BTreeMap<u64, BTreeMap<String, Vec<f64>>>,
 }
 
-impl Shares {
+impl PackageShares {
     /// What the response tells; `None` where it tells nothing, or the source has no packages.
-    pub fn of(response: &Response, source: Source, id: impl Fn(&Series) -> String) -> Option<Self> {
-        let list = response.metric(METRIC);
+    pub fn from_response(
+        response: &KeplerResponse,
+        source: EnergySource,
+        id: impl Fn(&KeplerSeries) -> String,
+    ) -> Option<Self> {
+        let list = response.metric(PACKAGE_RATIO_METRIC);
         if source.components().len() < 2 || list.is_empty() {
             return None;
         }
-        let energy = response.metric(&format!("kepler_node_{}_joules_total", Component::Package.name()));
+        let energy = response.metric(&format!("kepler_node_{}_joules_total", PowerComponent::Package.name()));
         let of_source = energy.iter().filter(|series| series.label("source") == source.name());
         let mut packages: Vec<String> = of_source.map(|series| series.label("package").to_string()).collect();
         packages.sort_unstable();
         packages.dedup();
-        if packages.is_empty() || packages.len() > MOST || packages[0].is_empty() {
+        if packages.is_empty() || packages.len() > MAX_PACKAGES || packages[0].is_empty() {
             return None;
         }
         let mut by_time: BTreeMap<u64, BTreeMap<String, Vec<f64>>> = BTreeMap::new();
@@ -66,7 +70,7 @@ impl Shares {
     }
 
     /// The column of a component's watts of one package.
-    pub fn column(package: &str, component: Component) -> String {
+    pub fn column(package: &str, component: PowerComponent) -> String {
         format!("package_{package}_{}", component.column())
     }
 
@@ -77,13 +81,13 @@ impl Shares {
 }
 
 /// The same table with the watts of all packages together in one column for each component.
-pub fn together(frame: &Frame, source: Source) -> Result<Frame, Error> {
-    let is_whole = |component: &Component| frame.column(&component.column()).is_some();
+pub fn merge_packages(frame: &FeatureFrame, source: EnergySource) -> Result<FeatureFrame, Error> {
+    let is_whole = |component: &PowerComponent| frame.column(&component.column()).is_some();
     if source.components().iter().all(is_whole) {
         return Ok(frame.clone());
     }
-    let mut out = Frame::new(frame.timestamps.clone(), frame.ids.clone())?;
-    let is_part = |name: &str| name.starts_with("package_") && name != Component::Package.column();
+    let mut out = FeatureFrame::new(frame.timestamps.clone(), frame.ids.clone())?;
+    let is_part = |name: &str| name.starts_with("package_") && name != PowerComponent::Package.column();
     for name in frame.names().filter(|name| !is_part(name)) {
         out.set(name, frame.need(name)?.to_vec())?;
     }

@@ -1,19 +1,19 @@
 //! What Prometheus answered to range queries, as the trainers are given it: metric name → list of series with labels and samples.
 //!
-//! Bounded: [`SERIES`] series, [`SAMPLES`] samples. A sample that is no number is left out.
+//! Bounded: [`MAX_SERIES`] series, [`MAX_SAMPLES`] samples. A sample that is no number is left out.
 
 use std::collections::BTreeMap;
 
-use metier_prom::query::{JsonSample, LabelFilter, Metric, SeriesLimits, read_series_by_name};
+use metier_prom::query::{JsonSample, LabelFilter, MetricLabels, SeriesLimits, read_series_by_name};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::Error;
 
-pub const SERIES: usize = 1_000_000;
-pub const SAMPLES: usize = 50_000_000;
+pub const MAX_SERIES: usize = 1_000_000;
+pub const MAX_SAMPLES: usize = 50_000_000;
 
 /// Labels that anything here looks at; others are not kept.
-const LABELS: [&str; 11] = [
+const KEPT_LABELS: [&str; 11] = [
     "container_id",
     "pod_name",
     "container_name",
@@ -28,21 +28,21 @@ const LABELS: [&str; 11] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Series {
+pub struct KeplerSeries {
     /// Its labels, of those that matter.
-    pub labels: Metric,
+    pub labels: MetricLabels,
     /// Time in seconds and value, in the order of time.
     pub samples: Vec<(f64, f64)>,
 }
 
-impl Series {
+impl KeplerSeries {
     /// A series as Prometheus gives it; labels and samples that nothing here looks at are left out.
-    pub fn of(series: &metier_prom::query::Series) -> Self {
-        let labels = series.metric.labels().filter(|(name, _)| LABELS.contains(name));
+    pub fn from_query_series(series: &metier_prom::query::RangeSeries) -> Self {
+        let labels = series.metric.labels().filter(|(name, _)| KEPT_LABELS.contains(name));
         let samples = series
             .points
             .iter()
-            .filter_map(|point| Some((point.at.as_millisecond() as f64 / 1e3, point.finite()?)));
+            .filter_map(|point| Some((point.at.as_millisecond() as f64 / 1e3, point.finite_value()?)));
         Self { labels: labels.collect(), samples: samples.collect() }
     }
 
@@ -54,16 +54,16 @@ impl Series {
 
 /// Series by the name of their metric.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Response(pub BTreeMap<String, Vec<Series>>);
+pub struct KeplerResponse(pub BTreeMap<String, Vec<KeplerSeries>>);
 
-impl Response {
+impl KeplerResponse {
     /// Reads the JSON text.
     pub fn read(text: &[u8]) -> Result<Self, Error> {
         serde_json::from_slice(text).map_err(|error| Error::table(format!("query response: {error}")))
     }
 
     /// The series of a metric.
-    pub fn metric(&self, name: &str) -> &[Series] {
+    pub fn metric(&self, name: &str) -> &[KeplerSeries] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
@@ -73,12 +73,12 @@ impl Response {
     }
 }
 
-/// Keeps [`LABELS`].
+/// Keeps [`KEPT_LABELS`].
 struct KeplerLabels;
 
 impl LabelFilter for KeplerLabels {
     fn keeps(name: &str) -> bool {
-        LABELS.contains(&name)
+        KEPT_LABELS.contains(&name)
     }
 }
 
@@ -95,15 +95,15 @@ impl JsonSample for FiniteSample {
     }
 }
 
-impl<'de> Deserialize<'de> for Response {
+impl<'de> Deserialize<'de> for KeplerResponse {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let limits = SeriesLimits { series: SERIES, samples: SAMPLES };
+        let limits = SeriesLimits { series: MAX_SERIES, samples: MAX_SAMPLES };
         read_series_by_name::<KeplerLabels, _, _, _>(
             from,
             limits,
             |labels, mut samples: Vec<FiniteSample>| {
-                samples.sort_by(|one, two| one.0.total_cmp(&two.0));
-                Series {
+                samples.sort_by(|sample, two| sample.0.total_cmp(&two.0));
+                KeplerSeries {
                     labels,
                     samples: samples.into_iter().map(|FiniteSample(time, value)| (time, value)).collect(),
                 }
@@ -113,7 +113,7 @@ impl<'de> Deserialize<'de> for Response {
     }
 }
 
-impl Serialize for Series {
+impl Serialize for KeplerSeries {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct as _;
         let labels: BTreeMap<&str, &str> = self.labels.labels().collect();
@@ -126,7 +126,7 @@ impl Serialize for Series {
     }
 }
 
-impl Serialize for Response {
+impl Serialize for KeplerResponse {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(to)
     }
@@ -140,11 +140,11 @@ mod tests {
     fn numbers_come_as_text_or_as_numbers() {
         let text =
             br#"{"m":[{"metric":{"job":"vm","other":{"x":1}},"values":[[3,"2.5"],[1.5,"NaN"],[2,7]]}]}"#;
-        let response = Response::read(text).unwrap();
+        let response = KeplerResponse::read(text).unwrap();
         let series = &response.metric("m")[0];
         assert_eq!(series.samples, [(2.0, 7.0), (3.0, 2.5)]);
         assert_eq!((series.label("job"), series.label("other")), ("vm", ""));
-        let again = Response::read(&serde_json::to_vec(&response).unwrap()).unwrap();
+        let again = KeplerResponse::read(&serde_json::to_vec(&response).unwrap()).unwrap();
         assert_eq!(again, response);
     }
 
@@ -153,7 +153,7 @@ mod tests {
         for text in
             ["[]", "{\"m\":1}", "{\"m\":[{\"metric\":{}}]}", "{\"m\":[{\"metric\":{},\"values\":[[1]]}]}", ""]
         {
-            assert!(Response::read(text.as_bytes()).is_err(), "{text}");
+            assert!(KeplerResponse::read(text.as_bytes()).is_err(), "{text}");
         }
     }
 }

@@ -8,33 +8,33 @@
 //!   only where nobody placed predictors for that kind of request;
 //! - a straight line stands in for a straight line: the exporter always asks for that of `SGDRegressorTrainer`.
 
-mod listed;
+mod predictor_list;
 mod registry;
 
-pub use listed::{ComponentError, ListedPredictor, PredictorFilter, list};
+pub use predictor_list::{ComponentError, ListedPredictor, PredictorFilter, list};
 pub(crate) use registry::candidates;
-pub use registry::{Loaded, Registry};
+pub use registry::{LoadedPipelines, PipelineRegistry};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::node::{Found, Index, MachineSpec};
-use crate::pipeline::{Model, Pipeline};
-use crate::vocabulary::{FeatureGroup, OutputType, Source, Trainer, shorten};
+use crate::kepler_terms::{EnergySource, FeatureGroup, OutputType, PowerTrainer, shorten};
+use crate::node::{MachineSpec, NodeTypeIndex, NodeTypeMatch};
+use crate::pipeline::{PipelineModel, PredictorPipeline};
 
 /// Most metrics of a request.
-pub const METRICS: usize = 4096;
+pub const MAX_METRICS: usize = 4096;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct ModelRequest {
     /// What the client has.
     pub metrics: Vec<String>,
     /// Whether idle power is part of it.
     pub output_type: OutputType,
     /// Where energy would be read.
-    pub source: Source,
+    pub source: EnergySource,
     /// The node type, where one was named.
     pub node_type: Option<u32>,
     /// Whether weights are wanted and not an archive.
@@ -42,7 +42,7 @@ pub struct Request {
     /// A part of the predictor's name.
     pub trainer_name: String,
     /// What errors are allowed.
-    pub filter: Filter,
+    pub filter: ErrorFilter,
     /// A pipeline to ask instead of the active one.
     pub pipeline_name: String,
     pub machine_spec: MachineSpec,
@@ -50,7 +50,7 @@ pub struct Request {
     pub loose_node_type: bool,
 }
 
-const FIELDS: [&str; 10] = [
+const REQUEST_FIELDS: [&str; 10] = [
     "metrics",
     "output_type",
     "source",
@@ -92,34 +92,34 @@ fn flag(object: &Map<String, Value>, field: &'static str, default: bool) -> Resu
     }
 }
 
-impl Request {
+impl ModelRequest {
     /// Reads the body of `POST /model`.
     pub fn read(body: &Value) -> Result<Self, Error> {
         let Some(object) = body.as_object() else { return wrong("body", body, "an object") };
-        if let Some(unknown) = object.keys().find(|key| !FIELDS.contains(&key.as_str())) {
+        if let Some(unknown) = object.keys().find(|key| !REQUEST_FIELDS.contains(&key.as_str())) {
             return Err(Error::Word {
                 field: "body",
                 got: format!("a field {}", shorten(unknown)),
-                want: FIELDS.join(", "),
+                want: REQUEST_FIELDS.join(", "),
             });
         }
         let metrics = match object.get("metrics") {
-            Some(Value::Array(list)) if list.len() <= METRICS => {
-                list.iter().map(|one| one.as_str().map(str::to_string)).collect::<Option<Vec<String>>>()
+            Some(Value::Array(list)) if list.len() <= MAX_METRICS => {
+                list.iter().map(|value| value.as_str().map(str::to_string)).collect::<Option<Vec<String>>>()
             }
             _ => None,
         };
         let Some(metrics) = metrics else {
             let got = object.get("metrics").unwrap_or(&Value::Null);
-            return wrong("metrics", got, &format!("a list of at most {METRICS} texts"));
+            return wrong("metrics", got, &format!("a list of at most {MAX_METRICS} texts"));
         };
         let output_type = object.get("output_type").unwrap_or(&Value::Null);
         let Some(output_type) = output_type.as_str().and_then(OutputType::named) else {
             return wrong("output_type", output_type, "AbsPower or DynPower");
         };
         let source = match object.get("source") {
-            None | Some(Value::Null) => Source::asked(None)?,
-            Some(Value::String(name)) => Source::asked(Some(name))?,
+            None | Some(Value::Null) => EnergySource::from_request(None)?,
+            Some(Value::String(name)) => EnergySource::from_request(Some(name))?,
             Some(other) => return wrong("source", other, "a text"),
         };
         let node_type = match object.get("node_type") {
@@ -145,7 +145,7 @@ impl Request {
             node_type,
             weight: flag(object, "weight", false)?,
             trainer_name: text(object, "trainer_name")?,
-            filter: Filter::read(&text(object, "filter")?)?,
+            filter: ErrorFilter::read(&text(object, "filter")?)?,
             pipeline_name: text(object, "pipeline_name")?,
             machine_spec,
             loose_node_type: flag(object, "loose_node_type", true)?,
@@ -160,12 +160,12 @@ impl Request {
 
 /// What errors are allowed.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Filter {
+pub struct ErrorFilter {
     limits: Vec<(String, f64)>,
     features: Option<Vec<String>>,
 }
 
-impl Filter {
+impl ErrorFilter {
     /// Reads `key:number;key:number;features:a,b`. Items without exactly one `:` are left out, as the original does.
     pub fn read(text: &str) -> Result<Self, Error> {
         let mut filter = Self::default();
@@ -188,7 +188,7 @@ impl Filter {
     }
 
     /// Whether a predictor passes: each error is known and at most its limit (a correlation at least), and it looks at no other features.
-    pub fn allows(&self, model: &Model) -> bool {
+    pub fn allows(&self, model: &PipelineModel) -> bool {
         let is_within = |(key, limit): &(String, f64)| match model.error(key) {
             Some(value) if key == "abs_max_corr" => value >= *limit,
             Some(value) => value <= *limit,
@@ -197,53 +197,56 @@ impl Filter {
         let features = self.features.as_ref();
         self.limits.iter().all(is_within)
             && features.is_none_or(|names| {
-                model.group.features().iter().all(|one| names.iter().any(|name| name == one))
+                model.group.features().iter().all(|text| names.iter().any(|name| name == text))
             })
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Chosen<'a> {
+pub struct ChosenPredictor<'a> {
     /// The pipeline that was asked.
-    pub pipeline: &'a Pipeline,
-    pub model: &'a Model,
+    pub pipeline: &'a PredictorPipeline,
+    pub model: &'a PipelineModel,
     /// Which node type the client's machine is, where it was looked up.
-    pub found: Option<Found>,
+    pub found: Option<NodeTypeMatch>,
 }
 
-impl Chosen<'_> {
+impl ChosenPredictor<'_> {
     /// Whether it was learned on the machine, or is of the node type, that the client says. What the online trainer promoted is of this machine, also where too little is
     /// known of that for an index.
-    fn is_exact(&self, request: &Request) -> bool {
+    fn is_exact(&self, request: &ModelRequest) -> bool {
         if !request.is_any_node() {
             return request.node_type == Some(self.model.name.node_type);
         }
         let has_index = self.pipeline.index.as_ref().is_some_and(|index| !index.0.is_empty());
-        let is_own = |found: Found| found.looseness == 0.0 && found.node_type == self.model.name.node_type;
+        let is_own =
+            |found: NodeTypeMatch| found.looseness == 0.0 && found.node_type == self.model.name.node_type;
         self.found.is_some_and(is_own) || (self.pipeline.is_promoted && !has_index)
     }
 }
 
 /// The predictor of the first pipeline that has one of the client's machine. Else of the first that has any; where the client says nothing of its machine, the one with the
 /// smallest error.
-pub fn among<'a>(
-    pipelines: impl Iterator<Item = &'a Pipeline>,
-    request: &Request,
+pub fn select_among<'a>(
+    pipelines: impl Iterator<Item = &'a PredictorPipeline>,
+    request: &ModelRequest,
     error_key: &str,
-    is_wanted: &dyn Fn(&Pipeline, &Model) -> bool,
-) -> Option<Chosen<'a>> {
+    is_wanted: &dyn Fn(&PredictorPipeline, &PipelineModel) -> bool,
+) -> Option<ChosenPredictor<'a>> {
     let is_by_error = request.is_any_node() && request.machine_spec.is_empty();
-    let error = |chosen: &Chosen<'_>| chosen.model.error(error_key).unwrap_or(f64::INFINITY);
-    let mut best: Option<Chosen<'a>> = None;
-    let mut asked: Vec<*const Pipeline> = Vec::new();
+    let error = |chosen: &ChosenPredictor<'_>| chosen.model.error(error_key).unwrap_or(f64::INFINITY);
+    let mut best: Option<ChosenPredictor<'a>> = None;
+    let mut asked: Vec<*const PredictorPipeline> = Vec::new();
     for pipeline in pipelines {
         // Each once, and only who knows the source: a look at all machines of a pipeline takes its time.
-        let knows = |model: &Model| model.source == request.source;
+        let knows = |model: &PipelineModel| model.source == request.source;
         if asked.contains(&std::ptr::from_ref(pipeline)) || !pipeline.models.iter().any(knows) {
             continue;
         }
         asked.push(pipeline);
-        let Some(chosen) = from(pipeline, request, error_key, &|model| is_wanted(pipeline, model)) else {
+        let Some(chosen) =
+            select_in_pipeline(pipeline, request, error_key, &|model| is_wanted(pipeline, model))
+        else {
             continue;
         };
         if chosen.is_exact(request) {
@@ -258,11 +261,11 @@ pub fn among<'a>(
 
 /// The predictor for a request, by the smallest `error_key`. `None` where no one fits.
 pub fn select<'a>(
-    registry: &'a Registry,
-    request: &Request,
+    registry: &'a PipelineRegistry,
+    request: &ModelRequest,
     error_key: &str,
-    is_wanted: &dyn Fn(&Model) -> bool,
-) -> Result<Option<Chosen<'a>>, Error> {
+    is_wanted: &dyn Fn(&PipelineModel) -> bool,
+) -> Result<Option<ChosenPredictor<'a>>, Error> {
     let named = registry
         .named(&request.pipeline_name)
         .filter(|pipeline| pipeline.sources().contains(&request.source));
@@ -274,29 +277,29 @@ pub fn select<'a>(
             want: "a source that a pipeline has predictors for".to_string(),
         });
     }
-    let find = |request: &Request| {
+    let find = |request: &ModelRequest| {
         // Whoever names a pipeline and no machine wants what that has.
         let own = named.filter(|_| request.machine_spec.is_empty());
-        let own = own.and_then(|pipeline| from(pipeline, request, error_key, is_wanted));
+        let own = own.and_then(|pipeline| select_in_pipeline(pipeline, request, error_key, is_wanted));
         if own.is_some() {
             return own;
         }
-        let others = registry.others(request);
+        let others = registry.fallback_pipelines(request);
         let pipelines = named.into_iter().chain(active).chain(others).map(|pipeline| &**pipeline);
-        among(pipelines, request, error_key, &|_, model| is_wanted(model))
+        select_among(pipelines, request, error_key, &|_, model| is_wanted(model))
     };
-    let is_line = request.weight && request.trainer_name == Trainer::Sgd.name();
-    let line = || Request { trainer_name: Trainer::Linear.name().to_string(), ..request.clone() };
+    let is_line = request.weight && request.trainer_name == PowerTrainer::Sgd.name();
+    let line = || ModelRequest { trainer_name: PowerTrainer::Linear.name().to_string(), ..request.clone() };
     Ok(find(request).or_else(|| is_line.then(line).as_ref().and_then(find)))
 }
 
 /// The predictor of one pipeline.
-pub fn from<'a>(
-    pipeline: &'a Pipeline,
-    request: &Request,
+pub fn select_in_pipeline<'a>(
+    pipeline: &'a PredictorPipeline,
+    request: &ModelRequest,
     error_key: &str,
-    is_wanted: &dyn Fn(&Model) -> bool,
-) -> Option<Chosen<'a>> {
+    is_wanted: &dyn Fn(&PipelineModel) -> bool,
+) -> Option<ChosenPredictor<'a>> {
     let mut node_type = if request.is_any_node() { None } else { request.node_type };
     let mut found = None;
     if request.is_any_node()
@@ -309,12 +312,12 @@ pub fn from<'a>(
             return None;
         }
     }
-    let mut best: Option<(f64, &Model)> = None;
+    let mut best: Option<(f64, &PipelineModel)> = None;
     for group in FeatureGroup::ALL.into_iter().filter(|group| group.is_within(&request.metrics)) {
         let Some((error, model)) = of_group(pipeline, group, request, node_type, error_key, is_wanted) else {
             continue;
         };
-        let is_right = |model: &Model| Some(model.name.node_type) == node_type;
+        let is_right = |model: &PipelineModel| Some(model.name.node_type) == node_type;
         let is_better = match best {
             None => true,
             Some((_, known)) if is_right(known) && !is_right(model) => false,
@@ -324,19 +327,19 @@ pub fn from<'a>(
             best = Some((error, model));
         }
     }
-    best.map(|(_, model)| Chosen { pipeline, model, found })
+    best.map(|(_, model)| ChosenPredictor { pipeline, model, found })
 }
 
 /// The best predictor of one group, and its error.
 pub fn of_group<'a>(
-    pipeline: &'a Pipeline,
+    pipeline: &'a PredictorPipeline,
     group: FeatureGroup,
-    request: &Request,
+    request: &ModelRequest,
     node_type: Option<u32>,
     error_key: &str,
-    is_wanted: &dyn Fn(&Model) -> bool,
-) -> Option<(f64, &'a Model)> {
-    let mut names: Vec<&Model> = pipeline
+    is_wanted: &dyn Fn(&PipelineModel) -> bool,
+) -> Option<(f64, &'a PipelineModel)> {
+    let mut names: Vec<&PipelineModel> = pipeline
         .models
         .iter()
         .filter(|model| {
@@ -346,9 +349,9 @@ pub fn of_group<'a>(
                 && model.full_name.contains(&request.trainer_name)
         })
         .collect();
-    if let Some(wanted) = node_type {
-        let exact: Vec<&Model> =
-            names.iter().copied().filter(|model| model.name.node_type == wanted).collect();
+    if let Some(number) = node_type {
+        let exact: Vec<&PipelineModel> =
+            names.iter().copied().filter(|model| model.name.node_type == number).collect();
         match (exact.is_empty(), request.loose_node_type) {
             (false, _) => names = exact,
             (true, true) => {}
@@ -357,23 +360,23 @@ pub fn of_group<'a>(
     }
     if request.weight {
         // Straight lines are straight lines, whoever fitted them; upstream has no weights of the second kind.
-        let is_weight = |model: &&Model| match Trainer::named(&model.name.trainer) {
-            Some(Trainer::Linear) => model.weights.is_some(),
+        let is_weight = |model: &&PipelineModel| match PowerTrainer::named(&model.name.trainer) {
+            Some(PowerTrainer::Linear) => model.weights.is_some(),
             Some(trainer) => trainer.has_weights(),
             None => false,
         };
         names.retain(is_weight);
     }
-    let candidates: Vec<&Model> = names
+    let candidates: Vec<&PipelineModel> = names
         .iter()
         .copied()
         .filter(|model| match node_type {
-            Some(wanted) => model.name.node_type == wanted,
+            Some(count) => model.name.node_type == count,
             None => covers(pipeline.index.as_ref(), model.name.node_type, &request.machine_spec),
         })
         .collect();
     let candidates = if candidates.is_empty() { largest(pipeline.index.as_ref(), names) } else { candidates };
-    let mut best: Option<(f64, &Model)> = None;
+    let mut best: Option<(f64, &PipelineModel)> = None;
     for model in candidates {
         let has = if request.weight {
             model.weights.is_some()
@@ -393,16 +396,17 @@ pub fn of_group<'a>(
     best
 }
 
-fn covers(index: Option<&Index>, node_type: u32, spec: &MachineSpec) -> bool {
+fn covers(index: Option<&NodeTypeIndex>, node_type: u32, spec: &MachineSpec) -> bool {
     spec.is_empty()
         || index.and_then(|index| index.0.get(&node_type)).is_some_and(|entry| entry.spec.covers(spec))
 }
 
 /// Those of the machines with the most cores.
-fn largest<'a>(index: Option<&Index>, names: Vec<&'a Model>) -> Vec<&'a Model> {
+fn largest<'a>(index: Option<&NodeTypeIndex>, names: Vec<&'a PipelineModel>) -> Vec<&'a PipelineModel> {
     let Some(index) = index else { return names };
-    let cores =
-        |model: &&Model| index.0.get(&model.name.node_type).and_then(|entry| entry.spec.cores).unwrap_or(0.0);
+    let cores = |model: &&PipelineModel| {
+        index.0.get(&model.name.node_type).and_then(|entry| entry.spec.cores).unwrap_or(0.0)
+    };
     let most = names.iter().map(cores).fold(0.0, f64::max);
     names.into_iter().filter(|model| cores(model) == most).collect()
 }
@@ -410,17 +414,20 @@ fn largest<'a>(index: Option<&Index>, names: Vec<&'a Model>) -> Vec<&'a Model> {
 /// The best predictor of each group: what `GET /best-models` answers for one output type. Of each group the first pipeline that has one tells it; what is shipped only
 /// where nobody placed predictors of the source and output type.
 pub fn best_of_groups<'a>(
-    registry: &'a Registry,
-    request: &Request,
+    registry: &'a PipelineRegistry,
+    request: &ModelRequest,
     group: Option<FeatureGroup>,
     error_key: &str,
-) -> Vec<(FeatureGroup, &'a Model)> {
-    let groups = FeatureGroup::ALL.into_iter().filter(|one| group.is_none_or(|group| group == *one));
+) -> Vec<(FeatureGroup, &'a PipelineModel)> {
+    let groups = FeatureGroup::ALL
+        .into_iter()
+        .filter(|feature_group| group.is_none_or(|group| group == *feature_group));
     // As for a client that has all metrics.
     let metrics = FeatureGroup::ALL.iter().flat_map(|group| group.features()).map(ToString::to_string);
-    let wanted = Request { metrics: metrics.collect(), ..request.clone() };
+    let model_request = ModelRequest { metrics: metrics.collect(), ..request.clone() };
     let best = |group: FeatureGroup| {
-        let mut pipelines = registry.active(request.source).into_iter().chain(registry.others(&wanted));
+        let mut pipelines =
+            registry.active(request.source).into_iter().chain(registry.fallback_pipelines(&model_request));
         let node_type = request.node_type;
         pipelines.find_map(|pipeline| {
             of_group(pipeline, group, request, node_type, error_key, &|_| true).map(|(_, model)| model)

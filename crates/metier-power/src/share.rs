@@ -2,7 +2,7 @@
 
 /// Node power in parts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shares {
+pub struct PowerShares {
     /// What is nobody's: idling, and work that nobody is known to do.
     pub idle: f64,
     pub parts: Vec<f64>,
@@ -10,19 +10,19 @@ pub struct Shares {
 
 /// Shares node power among those that work, by what predictors said of each: idling is taken out once, the rest is shared in
 /// proportion. `idle + Σ parts` is the node's power within rounding; nothing is negative. A prediction that is no number counts as none.
-pub fn share(node_watts: f64, idle_watts: f64, predicted: &[f64]) -> Shares {
+pub fn share(node_watts: f64, idle_watts: f64, predicted: &[f64]) -> PowerShares {
     let usable = |watts: f64| if watts.is_finite() && watts > 0.0 { watts } else { 0.0 };
     let node = usable(node_watts);
     let idle = usable(idle_watts).min(node);
     let most = predicted.iter().copied().map(usable).fold(0.0, f64::max);
     if most == 0.0 {
-        return Shares { idle: node, parts: vec![0.0; predicted.len()] };
+        return PowerShares { idle: node, parts: vec![0.0; predicted.len()] };
     }
     // Scaled first: a sum of huge numbers would have no end.
     let sum: f64 = predicted.iter().map(|watts| usable(*watts) / most).sum();
     let dynamic = node - idle;
     let parts: Vec<f64> = predicted.iter().map(|watts| usable(*watts) / most / sum * dynamic).collect();
-    Shares { idle, parts }
+    PowerShares { idle, parts }
 }
 
 #[cfg(test)]
@@ -47,8 +47,8 @@ mod tests {
 
     #[test]
     fn work_that_nobody_does_is_nobody_s() {
-        assert_eq!(share(100.0, 60.0, &[0.0, 0.0]), Shares { idle: 100.0, parts: vec![0.0, 0.0] });
-        assert_eq!(share(100.0, 60.0, &[1.0, 3.0]), Shares { idle: 60.0, parts: vec![10.0, 30.0] });
-        assert_eq!(share(f64::NAN, 60.0, &[1.0]), Shares { idle: 0.0, parts: vec![0.0] });
+        assert_eq!(share(100.0, 60.0, &[0.0, 0.0]), PowerShares { idle: 100.0, parts: vec![0.0, 0.0] });
+        assert_eq!(share(100.0, 60.0, &[1.0, 3.0]), PowerShares { idle: 60.0, parts: vec![10.0, 30.0] });
+        assert_eq!(share(f64::NAN, 60.0, &[1.0]), PowerShares { idle: 0.0, parts: vec![0.0] });
     }
 }

@@ -1,5 +1,5 @@
 //! Weights as Kepler's interfaces write them: `{component: {"All_Weights": {…}}}`, read into
-//! [`Formula`]s and written back.
+//! [`PowerFormula`]s and written back.
 //!
 //! A curve does not say its form; the trainer's name does. A curve of four numbers is a logistic
 //! one whatever the name says.
@@ -7,18 +7,18 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
-use metier_learn::boost::Packed;
-use metier_learn::xgboost::XGBoost;
+use metier_learn::boost::PackedTrees;
+use metier_learn::xgboost::XgboostPredictor;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::Error;
-use crate::formula::{Curve, Formula, Kind, Trees};
-use crate::trainers::{Learned, Predictor};
-use crate::vocabulary::{Component, Trainer, shorten};
+use crate::formula::{CurveForm, FeatureTrees, FormulaKind, PowerFormula};
+use crate::kepler_terms::{PowerComponent, PowerTrainer, shorten};
+use crate::trainers::{LearnedFormula, PowerPredictorFile};
 
 /// Most features of a predictor.
-pub const FEATURES: usize = 256;
+pub const MAX_FEATURES: usize = 256;
 /// Largest XGBoost file inside weights.
 const XGBOOST_BYTES: usize = 64 << 20;
 
@@ -42,18 +42,18 @@ pub struct AllWeights {
     pub curve: Option<Vec<f64>>,
     /// Features with their scale, and weight where the predictor is linear.
     #[serde(rename = "Numerical_Variables", default)]
-    pub numerical: BTreeMap<String, Numerical>,
+    pub numerical: BTreeMap<String, NumericalVariable>,
     /// XGBoost's JSON in base64.
     #[serde(rename = "XGboost_Weights", default, skip_serializing_if = "Option::is_none")]
     pub xgboost: Option<String>,
     /// Trees of our own over features and ratios of two (`a/b`); only our estimator reads them.
     #[serde(rename = "Metier_Trees", default, skip_serializing_if = "Option::is_none")]
-    pub trees: Option<Packed>,
+    pub trees: Option<PackedTrees>,
 }
 
 /// A feature of a predictor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Numerical {
+pub struct NumericalVariable {
     /// The largest value in training.
     pub scale: f64,
     /// Watts at the scale.
@@ -63,9 +63,9 @@ pub struct Numerical {
 
 /// Weights of all components of a predictor.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Weights(pub BTreeMap<Component, ComponentWeights>);
+pub struct KeplerWeights(pub BTreeMap<PowerComponent, ComponentWeights>);
 
-impl Weights {
+impl KeplerWeights {
     /// Takes the components out of an object; what else is in it (a name, a machine) is left alone.
     pub fn read(value: &Value) -> Result<Self, Error> {
         let Some(object) = value.as_object() else {
@@ -73,14 +73,14 @@ impl Weights {
         };
         let mut weights = BTreeMap::new();
         for (name, inner) in object {
-            let Some(component) = Component::named(name) else { continue };
+            let Some(component) = PowerComponent::named(name) else { continue };
             let inner = ComponentWeights::deserialize(inner)
                 .map_err(|error| Error::weights(format!("{name}.All_Weights"), error.to_string()))?;
-            if inner.all.numerical.is_empty() || inner.all.numerical.len() > FEATURES {
+            if inner.all.numerical.is_empty() || inner.all.numerical.len() > MAX_FEATURES {
                 let got = inner.all.numerical.len();
                 return Err(Error::weights(
                     format!("{name}.All_Weights.Numerical_Variables"),
-                    format!("has {got} features; want 1 to {FEATURES}"),
+                    format!("has {got} features; want 1 to {MAX_FEATURES}"),
                 ));
             }
             weights.insert(component, inner);
@@ -104,7 +104,7 @@ impl Weights {
     }
 
     /// The formula of each component, for the trainer of that name.
-    pub fn formulas(&self, trainer: &str) -> Result<Vec<(Component, Formula)>, Error> {
+    pub fn formulas(&self, trainer: &str) -> Result<Vec<(PowerComponent, PowerFormula)>, Error> {
         self.0
             .iter()
             .map(|(component, weights)| Ok((*component, formula(*component, weights, trainer)?)))
@@ -112,16 +112,21 @@ impl Weights {
     }
 }
 
-fn formula(component: Component, weights: &ComponentWeights, trainer: &str) -> Result<Formula, Error> {
+fn formula(
+    component: PowerComponent,
+    weights: &ComponentWeights,
+    trainer: &str,
+) -> Result<PowerFormula, Error> {
     let all = &weights.all;
     let wrong = |field: &str, why: String| Err(Error::weights(format!("{}.{field}", component.name()), why));
     let features: Vec<String> = all.numerical.keys().cloned().collect();
-    let scale: Vec<f64> = all.numerical.values().map(|one| one.scale).collect();
-    if let Some((name, one)) = all.numerical.iter().find(|(_, one)| !one.scale.is_finite() || one.scale < 0.0)
-    {
+    let scale: Vec<f64> = all.numerical.values().map(|variable| variable.scale).collect();
+    if let Some((name, variable)) = all.numerical.iter().find(|(_, numerical_variable)| {
+        !numerical_variable.scale.is_finite() || numerical_variable.scale < 0.0
+    }) {
         return wrong(
             &format!("Numerical_Variables.{name}.scale"),
-            format!("is {}; want 0 or more", one.scale),
+            format!("is {}; want 0 or more", variable.scale),
         );
     }
     let kind = if let Some(text) = &all.xgboost {
@@ -133,10 +138,10 @@ fn formula(component: Component, weights: &ComponentWeights, trainer: &str) -> R
             Err(error) => return wrong("XGboost_Weights", format!("is no base64: {error}")),
         };
         let text = String::from_utf8_lossy(&bytes);
-        Kind::XGBoost(Box::new(XGBoost::read(&text)?))
+        FormulaKind::XGBoost(Box::new(XgboostPredictor::parse(&text)?))
     } else if let Some(trees) = &all.trees {
-        match Trees::new(&trees.0, &features) {
-            Ok(trees) => Kind::Boosted(Box::new(trees)),
+        match FeatureTrees::new(&trees.0, &features) {
+            Ok(trees) => FormulaKind::Boosted(Box::new(trees)),
             Err(Some(name)) => {
                 let why = format!("has {:?}; want features of {features:?}, or a/b of two", shorten(&name));
                 return wrong("Metier_Trees.names", why);
@@ -147,9 +152,9 @@ fn formula(component: Component, weights: &ComponentWeights, trainer: &str) -> R
         }
     } else if let Some(curve) = &all.curve {
         let form = match curve.len() {
-            4 => Curve::Logistic,
-            3 if trainer == Trainer::Exponential.name() => Curve::Exponential,
-            3 if trainer == Trainer::Logarithmic.name() => Curve::Logarithmic,
+            4 => CurveForm::Logistic,
+            3 if trainer == PowerTrainer::Exponential.name() => CurveForm::Exponential,
+            3 if trainer == PowerTrainer::Logarithmic.name() => CurveForm::Logarithmic,
             count => {
                 return wrong(
                     "CurveFit_Weights",
@@ -160,24 +165,28 @@ fn formula(component: Component, weights: &ComponentWeights, trainer: &str) -> R
         if curve.iter().any(|number| !number.is_finite()) {
             return wrong("CurveFit_Weights", "has a number without end".to_string());
         }
-        Kind::Curve { curve: form, weights: curve.clone() }
+        FormulaKind::Curve { curve: form, weights: curve.clone() }
     } else if let Some(bias) = all.bias {
-        let weights: Vec<f64> = all.numerical.values().map(|one| one.weight.unwrap_or(0.0)).collect();
+        let weights: Vec<f64> = all
+            .numerical
+            .values()
+            .map(|numerical_variable| numerical_variable.weight.unwrap_or(0.0))
+            .collect();
         if !bias.is_finite() || weights.iter().any(|weight| !weight.is_finite()) {
             return wrong("Bias_Weight", "or a weight is a number without end".to_string());
         }
-        Kind::Linear { bias, weights }
+        FormulaKind::Linear { bias, weights }
     } else {
         let why = "is missing; want one of Bias_Weight, CurveFit_Weights, XGboost_Weights".to_string();
         return wrong("All_Weights", why);
     };
-    Ok(Formula::new(component, features, scale, kind))
+    Ok(PowerFormula::new(component, features, scale, kind))
 }
 
-impl Predictor {
+impl PowerPredictorFile {
     /// Kepler's weights, for the trainers that have them: straight lines, curves and XGBoost's
     /// trees.
-    pub fn weights(&self) -> Option<Weights> {
+    pub fn weights(&self) -> Option<KeplerWeights> {
         let mut out = BTreeMap::new();
         for (component, part) in &self.components {
             let mut all = AllWeights {
@@ -190,12 +199,12 @@ impl Predictor {
             };
             let mut weights = None;
             match &part.learned {
-                Learned::Linear(line) => {
+                LearnedFormula::Linear(line) => {
                     all.bias = Some(line.bias);
                     weights = Some(&line.weights);
                 }
-                Learned::Curve { weights, .. } => all.curve = Some(weights.clone()),
-                Learned::Trees(trees) if self.trainer.starts_with("Xgboost") => {
+                LearnedFormula::Curve { weights, .. } => all.curve = Some(weights.clone()),
+                LearnedFormula::Trees(trees) if self.trainer.starts_with("Xgboost") => {
                     let file: Value = trees.to_xgboost();
                     all.xgboost = Some(base64::engine::general_purpose::STANDARD.encode(file.to_string()));
                 }
@@ -203,11 +212,11 @@ impl Predictor {
             }
             for (place, (name, scale)) in self.features.iter().zip(&self.scale).enumerate() {
                 let weight = weights.and_then(|weights| weights.get(place).copied());
-                all.numerical.insert(name.clone(), Numerical { scale: *scale, weight });
+                all.numerical.insert(name.clone(), NumericalVariable { scale: *scale, weight });
             }
             out.insert(*component, ComponentWeights { all });
         }
-        Some(Weights(out))
+        Some(KeplerWeights(out))
     }
 }
 
@@ -224,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_exporters_own_vectors_hold() {
-        let weights = Weights::read(&linear()).unwrap();
+        let weights = KeplerWeights::read(&linear()).unwrap();
         let formulas = weights.formulas("SGDRegressorTrainer").unwrap();
         let watts = |value: f64| formulas[0].1.watts(&[value]);
         // The exporter's vectors have a weight of 1 for a category more.
@@ -233,8 +242,8 @@ mod tests {
 
     #[test]
     fn weights_are_written_as_they_were_read() {
-        let weights = Weights::read(&linear()).unwrap();
-        let written = serde_json::to_value(&weights.0[&Component::Platform]).unwrap();
+        let weights = KeplerWeights::read(&linear()).unwrap();
+        let written = serde_json::to_value(&weights.0[&PowerComponent::Platform]).unwrap();
         assert_eq!(written, linear()["platform"]);
     }
 
@@ -267,8 +276,8 @@ mod tests {
                 "trees",
             ),
         ] {
-            let error =
-                Weights::read(&body).and_then(|weights| weights.formulas("SGDRegressorTrainer").map(drop));
+            let error = KeplerWeights::read(&body)
+                .and_then(|weights| weights.formulas("SGDRegressorTrainer").map(drop));
             let error = error.unwrap_err().to_string();
             assert!(error.contains(word), "{body}: {error}");
         }

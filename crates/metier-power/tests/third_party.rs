@@ -3,14 +3,14 @@
 
 use std::ops::ControlFlow;
 
-use metier_power::estimate::Estimator;
-use metier_power::extract::{self, Settings};
+use metier_power::estimate::PowerEstimator;
+use metier_power::extract::{self, ExtractSettings};
+use metier_power::kepler_terms::{EnergySource, FeatureGroup, PowerTrainer};
 use metier_power::node::MachineSpec;
-use metier_power::response::Response;
-use metier_power::selection::Registry;
+use metier_power::response::KeplerResponse;
+use metier_power::selection::PipelineRegistry;
 use metier_power::third_party;
-use metier_power::training::{self, Known, Plan};
-use metier_power::vocabulary::{FeatureGroup, Source, Trainer};
+use metier_power::training::{self, PipelinePlan, TrainingKnowledge};
 use serde_json::{Value, json};
 
 const SAMPLES: usize = 80;
@@ -32,7 +32,7 @@ fn counter(labels: &Value, rate: impl Fn(usize) -> f64) -> Value {
 }
 
 /// 40 W, and a watt for every ten requests and every disk access a second.
-fn response() -> Response {
+fn response() -> KeplerResponse {
     let requests = |step: usize| 50.0 + 37.0 * (step % 11) as f64;
     let disk = |step: usize| 3.0 + 2.0 * (step % 7) as f64;
     let container = json!({ "container_id": "c", "pod_name": "p", "container_name": "web", "container_namespace": "n", "job": "app" });
@@ -45,7 +45,7 @@ fn response() -> Response {
         "kepler_node_platform_joules_total":
             [counter(&json!({ "source": "acpi", "mode": "dynamic" }), |step| 40.0 + requests(step) / 10.0 + disk(step))],
     });
-    Response::read(text.to_string().as_bytes()).unwrap()
+    KeplerResponse::read(text.to_string().as_bytes()).unwrap()
 }
 
 #[test]
@@ -54,8 +54,10 @@ fn metrics_of_others_are_a_group_that_is_learned_from_and_answers() {
     assert!(!extract::groups(&response(), false).contains(&FeatureGroup::ThirdParty));
     assert!(!FeatureGroup::ThirdParty.is_within(&["app_requests_total"]));
     let before = training::check(
-        &extract::extract(&response(), &Settings::new(Source::Acpi, FeatureGroup::BpfOnly)).unwrap().frame,
-        Source::Acpi,
+        &extract::extract(&response(), &ExtractSettings::new(EnergySource::Acpi, FeatureGroup::BpfOnly))
+            .unwrap()
+            .frame,
+        EnergySource::Acpi,
         FeatureGroup::ThirdParty,
     );
     assert!(before.unwrap_err().to_string().contains("thirdparty-metrics"));
@@ -75,21 +77,22 @@ fn metrics_of_others_are_a_group_that_is_learned_from_and_answers() {
     assert!(workload.is_sorted() && workload.len() == 11 && workload.contains(&"app_requests_total"));
     assert_eq!(extract::groups(&response(), false), [FeatureGroup::BpfOnly, group]);
 
-    let table = extract::extract(&response(), &Settings::new(Source::Acpi, group)).unwrap().frame;
+    let table =
+        extract::extract(&response(), &ExtractSettings::new(EnergySource::Acpi, group)).unwrap().frame;
     let (requests, disk) =
         (table.need("app_requests_total").unwrap(), table.need("node_disk_io_total").unwrap());
     assert_eq!(table.len(), SAMPLES - 1);
     assert!((requests[0] - 87.0).abs() < 1e-9 && (disk[0] - 5.0).abs() < 1e-9, "{} {}", requests[0], disk[0]);
 
     let folder = tempfile::tempdir().unwrap();
-    let plan = Plan {
-        sources: vec![Source::Acpi],
+    let plan = PipelinePlan {
+        sources: vec![EnergySource::Acpi],
         groups: vec![group],
-        abs_trainers: vec![Trainer::Linear],
-        dyn_trainers: vec![Trainer::Sgd],
-        ..Plan::new("mine", "2026-11-17T10:00:00Z".parse().unwrap())
+        abs_trainers: vec![PowerTrainer::Linear],
+        dyn_trainers: vec![PowerTrainer::Sgd],
+        ..PipelinePlan::new("mine", "2026-11-17T10:00:00Z".parse().unwrap())
     };
-    let known = Known { idle: None, judges: None };
+    let known = TrainingKnowledge { idle: None, judges: None };
     let outcome = training::train_from_responses(&[response()], known, &plan, folder.path(), &mut |_| {
         ControlFlow::Continue(())
     })
@@ -97,9 +100,9 @@ fn metrics_of_others_are_a_group_that_is_learned_from_and_answers() {
     assert_eq!(outcome.entries.len(), 2, "{:?}", outcome.warnings);
     assert!(outcome.entries.iter().all(|entry| entry.group == group));
 
-    let loaded = Registry::load(&[outcome.folder]);
+    let loaded = PipelineRegistry::load(&[outcome.folder]);
     assert_eq!(loaded.warnings, Vec::<String>::new());
-    let estimator = Estimator::new(loaded.registry, MachineSpec::default()).unwrap();
+    let estimator = PowerEstimator::new(loaded.registry, MachineSpec::default()).unwrap();
     let mut reply = Vec::new();
     let request = json!({
         "metrics": ["node_disk_io_total", "bpf_cpu_time_ms", "app_requests_total"], "values": [[10.0, 100.0, 200.0]],

@@ -7,7 +7,7 @@
 //! graph for several devices. [`passport_resolver`] finds the passport of a cluster's node, and
 //! [`node_predictor`] predicts a graph there.
 
-pub mod graph;
+pub mod graph_reader;
 pub mod latency;
 pub mod lifecycle;
 pub mod node_predictor;

@@ -1,22 +1,22 @@
 //! What a graph would do on a node of a cluster: the answer to the question of the ranking.
 
-use metier_onnx::Analysis;
+use metier_onnx::GraphAnalysis;
 use metier_place::{NodeFacts, PlacementEstimate, ResolvedPassport};
 use metier_types::{Prediction, Ratio};
 
-use crate::latency::{Conditions, Counts, Error, Latency};
+use crate::latency::{InferenceConditions, LatencyError, LatencyPredictor, SopranoCounts};
 use crate::passport_resolver::PassportResolver;
 
 /// What is known of a graph: itself, counts of its layers, or both.
 #[derive(Debug, Clone, Copy)]
 pub struct GraphWorkload<'a> {
-    pub graph: Option<&'a Analysis>,
+    pub graph: Option<&'a GraphAnalysis>,
     /// They answer where there is no graph, or where it leaves sizes open.
-    pub counts: Option<Counts>,
+    pub counts: Option<SopranoCounts>,
 }
 
-impl<'a> From<&'a Analysis> for GraphWorkload<'a> {
-    fn from(graph: &'a Analysis) -> Self {
+impl<'a> From<&'a GraphAnalysis> for GraphWorkload<'a> {
+    fn from(graph: &'a GraphAnalysis) -> Self {
         Self { graph: Some(graph), counts: None }
     }
 }
@@ -24,10 +24,10 @@ impl<'a> From<&'a Analysis> for GraphWorkload<'a> {
 /// Predicts one graph on many nodes.
 #[derive(Debug)]
 pub struct NodePredictor<'a> {
-    latency: &'a Latency,
+    latency: &'a LatencyPredictor,
     passports: &'a PassportResolver,
     workload: GraphWorkload<'a>,
-    conditions: Conditions,
+    conditions: InferenceConditions,
     /// The same on every node.
     memory: Result<Prediction, String>,
 }
@@ -35,13 +35,14 @@ pub struct NodePredictor<'a> {
 impl<'a> NodePredictor<'a> {
     /// The load of the conditions counts where that of a node is not known.
     pub fn new(
-        latency: &'a Latency,
+        latency: &'a LatencyPredictor,
         passports: &'a PassportResolver,
         workload: GraphWorkload<'a>,
-        conditions: Conditions,
+        conditions: InferenceConditions,
     ) -> Self {
         // Where sizes are open, what is alive at one moment is not known.
-        let is_whole = |graph: &&Analysis| graph.peak_activation_bytes.is_some() || workload.counts.is_none();
+        let is_whole =
+            |graph: &&GraphAnalysis| graph.peak_activation_bytes.is_some() || workload.counts.is_none();
         let memory = match (workload.graph.filter(is_whole), &workload.counts) {
             (Some(graph), _) => latency.memory(graph, &conditions).map_err(|error| error.to_string()),
             (None, Some(counts)) => latency.memory_of_counts(counts).map_err(|error| error.to_string()),
@@ -70,12 +71,19 @@ impl<'a> NodePredictor<'a> {
         let by_counts = |counts| self.latency.counts(counts, passport, &conditions);
         let of_graph = self.workload.graph.map(|graph| self.latency.graph(graph, passport, &conditions));
         let latency = match (of_graph, &self.workload.counts) {
-            (Some(Err(error @ Error::Open { .. })), Some(counts)) => {
-                let told = by_counts(counts).map_err(|error| error.to_string())?;
-                let because = format!("{error}; so {}", told.because());
-                let (interval, predictor) = (told.interval(), told.predictor());
-                Prediction::new(told.value(), told.unit(), interval, predictor, told.in_range(), because)
-                    .map_err(|error| error.to_string())?
+            (Some(Err(error @ LatencyError::Open { .. })), Some(counts)) => {
+                let prediction = by_counts(counts).map_err(|error| error.to_string())?;
+                let because = format!("{error}; so {}", prediction.reason());
+                let (interval, predictor) = (prediction.interval(), prediction.predictor());
+                Prediction::new(
+                    prediction.value(),
+                    prediction.unit(),
+                    interval,
+                    predictor,
+                    prediction.in_range(),
+                    because,
+                )
+                .map_err(|error| error.to_string())?
             }
             (Some(answered), _) => answered.map_err(|error| error.to_string())?,
             (None, Some(counts)) => by_counts(counts).map_err(|error| error.to_string())?,
@@ -88,17 +96,17 @@ impl<'a> NodePredictor<'a> {
 
 #[cfg(test)]
 mod tests {
-    use metier_place::{Aged, KubernetesNode, NodeFacts, PrometheusNode};
+    use metier_place::{AgedValue, KubernetesNode, NodeFacts, PrometheusNode};
     use metier_types::Seconds;
 
     use super::*;
-    use crate::latency::conditions::ALL;
+    use crate::latency::conditions::ALL_PROCESSORS;
     use crate::latency::tests::graph;
 
     /// A Raspberry Pi 5 by its label, this busy.
     fn pi(busy: Option<f64>) -> NodeFacts {
         let labels = [("metier.device".to_string(), "raspberry-pi-5".to_string())].into();
-        let busy = busy.map(|busy| Aged { value: Ratio(busy), age: Seconds(1.0) });
+        let busy = busy.map(|busy| AgedValue { value: Ratio(busy), age: Seconds(1.0) });
         NodeFacts {
             name: "pi".into(),
             kubernetes: Some(KubernetesNode { labels, ..KubernetesNode::default() }),
@@ -106,8 +114,8 @@ mod tests {
         }
     }
 
-    fn resnet_counts() -> Counts {
-        Counts {
+    fn resnet_counts() -> SopranoCounts {
+        SopranoCounts {
             conv_layers: 53.0,
             pool_layers: 2.0,
             fc_layers: 1.0,
@@ -120,31 +128,36 @@ mod tests {
 
     fn predicted(
         workload: GraphWorkload<'_>,
-        conditions: Conditions,
+        conditions: InferenceConditions,
         busy: Option<f64>,
     ) -> PlacementEstimate {
-        let (latency, passports) = (Latency::from_passports(), PassportResolver::default());
+        let (latency, passports) = (LatencyPredictor::from_passports(), PassportResolver::default());
         NodePredictor::new(&latency, &passports, workload, conditions).on_node(&pi(busy)).unwrap()
     }
 
-    fn of_counts(conditions: Conditions, busy: Option<f64>) -> PlacementEstimate {
+    fn of_counts(conditions: InferenceConditions, busy: Option<f64>) -> PlacementEstimate {
         predicted(GraphWorkload { graph: None, counts: Some(resnet_counts()) }, conditions, busy)
     }
 
     #[test]
     fn a_prediction_says_the_threads_that_it_is_for_and_those_are_no_more_than_there_are() {
-        let of = |threads| of_counts(Conditions { threads, ..Conditions::default() }, None);
-        assert_eq!((of(ALL).threads, of(2).threads, of(4000).threads), (4, 2, 4), "it has four cores");
-        assert_eq!(of(ALL).latency, of(4).latency);
+        let of = |threads| of_counts(InferenceConditions { threads, ..InferenceConditions::default() }, None);
+        assert_eq!(
+            (of(ALL_PROCESSORS).threads, of(2).threads, of(4000).threads),
+            (4, 2, 4),
+            "it has four cores"
+        );
+        assert_eq!(of(ALL_PROCESSORS).latency, of(4).latency);
         assert_eq!(of(4000).latency, of(4).latency);
         assert!(of(1).latency.value() > of(4).latency.value());
     }
 
     #[test]
     fn a_busy_node_is_slower_and_its_own_load_goes_before_that_of_the_conditions() {
-        let loaded = Conditions { cpu_load: Some(Ratio(0.95)), ..Conditions::default() };
-        let time = |conditions: &Conditions, busy| of_counts(conditions.clone(), busy).latency.value();
-        let usual = Conditions::default();
+        let loaded = InferenceConditions { cpu_load: Some(Ratio(0.95)), ..InferenceConditions::default() };
+        let time =
+            |conditions: &InferenceConditions, busy| of_counts(conditions.clone(), busy).latency.value();
+        let usual = InferenceConditions::default();
         assert!(time(&usual, Some(0.95)) > time(&usual, None));
         assert_eq!(time(&loaded, None), time(&usual, Some(0.95)));
         assert_eq!(time(&loaded, Some(0.1)), time(&usual, Some(0.1)));
@@ -153,11 +166,13 @@ mod tests {
     #[test]
     fn the_runtime_is_a_parameter() {
         let of = |runtime: &str| {
-            of_counts(Conditions { runtime: runtime.into(), ..Conditions::default() }, None).latency.value()
+            of_counts(InferenceConditions { runtime: runtime.into(), ..InferenceConditions::default() }, None)
+                .latency
+                .value()
         };
         assert_ne!(of("rten"), of("onnxruntime"));
-        let (latency, passports) = (Latency::from_passports(), PassportResolver::default());
-        let conditions = Conditions { runtime: "tvm".into(), ..Conditions::default() };
+        let (latency, passports) = (LatencyPredictor::from_passports(), PassportResolver::default());
+        let conditions = InferenceConditions { runtime: "tvm".into(), ..InferenceConditions::default() };
         let workload = GraphWorkload { graph: None, counts: Some(resnet_counts()) };
         let why =
             NodePredictor::new(&latency, &passports, workload, conditions).on_node(&pi(None)).unwrap_err();
@@ -168,15 +183,21 @@ mod tests {
     fn counts_answer_only_where_a_graph_leaves_sizes_open() {
         let Some(whole) = graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else { return };
         let both = GraphWorkload { graph: Some(&whole), counts: Some(resnet_counts()) };
-        let alone = predicted((&whole).into(), Conditions::default(), None);
-        assert_eq!(predicted(both, Conditions::default(), None), alone);
-        assert!(!alone.latency.because().contains("from counts alone"), "{}", alone.latency.because());
-        let Some(open) = graph("pplcnet-orientation", "none", &[1]) else { return };
+        let alone = predicted((&whole).into(), InferenceConditions::default(), None);
+        assert_eq!(predicted(both, InferenceConditions::default(), None), alone);
+        assert!(!alone.latency.reason().contains("from counts alone"), "{}", alone.latency.reason());
+        // The sizes of its input are open, and none are given.
+        let file = std::env::var("METIER_LAB_GRAPHS").unwrap() + "/ppocr4-detector.onnx";
+        let limits = metier_onnx::OnnxLimits::default();
+        let read = metier_onnx::read_onnx(&std::fs::read(file).unwrap(), &limits).unwrap();
+        let open =
+            metier_onnx::analyse_graph(&read, &metier_onnx::ShapeBindings::default(), &limits).unwrap();
         let both = GraphWorkload { graph: Some(&open), counts: Some(resnet_counts()) };
-        let because = predicted(both, Conditions::default(), None).latency.because().to_string();
+        let because = predicted(both, InferenceConditions::default(), None).latency.reason().to_string();
         assert!(because.contains("; so from counts alone"), "{because}");
-        let (latency, passports) = (Latency::from_passports(), PassportResolver::default());
-        let refused = NodePredictor::new(&latency, &passports, (&open).into(), Conditions::default());
+        let (latency, passports) = (LatencyPredictor::from_passports(), PassportResolver::default());
+        let refused =
+            NodePredictor::new(&latency, &passports, (&open).into(), InferenceConditions::default());
         assert!(refused.on_node(&pi(None)).is_err());
     }
 }

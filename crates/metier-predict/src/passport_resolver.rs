@@ -4,7 +4,7 @@
 //! machine (by its boot); the node's name and host name; labels of other tools that name a board or
 //! machine type; the identifier that it shows; the passport that was measured on the only host of
 //! its name; the model and the brand that it shows. What is found by none of these is judged by its
-//! cores and its instruction set ([`generic`]).
+//! cores and its instruction set ([`generic_device`]).
 //!
 //! Passports are read once, and what a node led to is remembered, so that an answer costs no store
 //! call.
@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 
 use metier_device::passport::PassportCatalog;
 use metier_place::{NodeFacts, ResolvedPassport};
-use metier_store::Store;
-use metier_types::{Device, LockUnpoisoned, Origin, Passport};
+use metier_store::RecordStore;
+use metier_types::{Device, LockUnpoisoned, Passport, PassportOrigin};
 
-use crate::latency::generic;
+use crate::latency::generic_device;
 
 /// The label by which a node says which device it is.
 pub const DEVICE_LABEL: &str = "metier.device";
@@ -31,7 +31,7 @@ const BOARD_LABELS: [&str; 6] = [
     "beta.kubernetes.io/instance-type",
 ];
 /// Most nodes that are remembered with their passport.
-const MOST_REMEMBERED: usize = 2000;
+const MAX_CACHED_NODES: usize = 2000;
 
 /// This machine, in case that it is one of the nodes.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +52,7 @@ pub struct PassportResolver {
 impl PassportResolver {
     /// With the passports of a store as they are now; blocks. Without one only the shipped ones are
     /// known.
-    pub fn read(store: Option<&Store>, local: Option<LocalNode>) -> Self {
+    pub fn read(store: Option<&RecordStore>, local: Option<LocalNode>) -> Self {
         Self::with(PassportCatalog::read(store), local)
     }
 
@@ -68,56 +68,57 @@ impl PassportResolver {
             Some(found) => found.clone(),
             None => {
                 let found = self.search(node);
-                if remembered.len() >= MOST_REMEMBERED {
+                if remembered.len() >= MAX_CACHED_NODES {
                     remembered.clear();
                 }
                 remembered.insert(key, found.clone());
                 found
             }
         };
-        found.ok_or_else(|| unknown(node))
+        found.ok_or_else(|| missing_reason(node))
     }
 
     /// The passport of a device that is called so.
     pub fn named(&self, name: &str) -> Option<ResolvedPassport> {
-        self.catalog.find(name).map(known)
+        self.catalog.find_passport(name).map(measured_passport)
     }
 
     fn search(&self, node: &NodeFacts) -> Option<ResolvedPassport> {
         let shown = node.prometheus.as_ref();
-        let find = |name: &str| self.catalog.find(name);
+        let find = |name: &str| self.catalog.find_passport(name);
         let cluster = [Some(node.name.as_str()), node.hostname()].into_iter();
         let cluster = cluster.chain(BOARD_LABELS.map(|label| node.label(label)));
         let found = node
             .label(DEVICE_LABEL)
             .and_then(find)
-            .or_else(|| self.own(node))
+            .or_else(|| self.own_passport(node))
             .or_else(|| cluster.flatten().find_map(find))
             .or_else(|| shown?.uuid.as_deref().and_then(find))
             .or_else(|| self.measured_on(node))
             .or_else(|| shown?.model.as_deref().and_then(find))
             .or_else(|| shown?.brand.as_deref().and_then(find));
         if let Some(passport) = found {
-            return Some(known(passport));
+            return Some(measured_passport(passport));
         }
-        let passport = generic::passport(node.architecture()?, node.cores()?)?;
+        let passport = generic_device::passport(node.architecture()?, node.cores()?)?;
         Some(ResolvedPassport { passport: Arc::new(passport), is_generic: true })
     }
 
     /// This machine's, where the node is this machine.
-    fn own(&self, node: &NodeFacts) -> Option<&Passport> {
+    fn own_passport(&self, node: &NodeFacts) -> Option<&Passport> {
         let (local, kubernetes) = (self.local.as_ref()?, node.kubernetes.as_ref()?);
         let is_here = !local.boot.is_empty() && kubernetes.boot == local.boot;
-        is_here.then(|| self.catalog.of_device(&local.device)).flatten()
+        is_here.then(|| self.catalog.find_for_device(&local.device)).flatten()
     }
 
     /// The passport that was measured on the host of this name, if there is but one such host and
     /// it has as many cores: node_exporter tells no more of a device than that.
     fn measured_on(&self, node: &NodeFacts) -> Option<&Passport> {
         let is_of = |passport: &&Passport| {
-            passport.origin == Origin::Measured && passport.device.name.eq_ignore_ascii_case(&node.name)
+            passport.origin == PassportOrigin::Measured
+                && passport.device.name.eq_ignore_ascii_case(&node.name)
         };
-        let mut found = self.catalog.all().filter(is_of);
+        let mut found = self.catalog.list_passports().filter(is_of);
         let first = found.next()?;
         let is_alone = found.all(|other| other.device.id == first.device.id);
         let fits = node.cores().is_none_or(|cores| cores == first.device.cpu.threads);
@@ -125,7 +126,7 @@ impl PassportResolver {
     }
 }
 
-fn known(passport: &Passport) -> ResolvedPassport {
+fn measured_passport(passport: &Passport) -> ResolvedPassport {
     ResolvedPassport { passport: Arc::new(passport.clone()), is_generic: false }
 }
 
@@ -154,7 +155,7 @@ fn identity(node: &NodeFacts) -> String {
 }
 
 /// Why a node has no passport, and how it gets one.
-fn unknown(node: &NodeFacts) -> String {
+fn missing_reason(node: &NodeFacts) -> String {
     let shown = node.prometheus.as_ref();
     let passport = match shown.and_then(|shown| shown.model.as_deref()) {
         Some(model) => format!("no passport of {model:?} is known"),

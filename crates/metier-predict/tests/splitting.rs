@@ -1,55 +1,58 @@
 //! Which part of a graph goes to which device: by passports that are shipped.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use metier_onnx::build::{Builder, Setting};
-use metier_onnx::split::Chain;
-use metier_onnx::split::best::Goal;
-use metier_onnx::{Bindings, DataType, Limits};
-use metier_predict::latency::{Conditions, Latency};
-use metier_predict::splitting::{Error, Plan, Question};
+use metier_onnx::graph_builder::{AttributeValue, GraphBuilder};
+use metier_onnx::split::OperatorChain;
+use metier_onnx::split::solver::SplitObjective;
+use metier_onnx::{DataType, OnnxLimits, ShapeBindings};
+use metier_predict::latency::{InferenceConditions, LatencyPredictor};
+use metier_predict::splitting::{SplitQuestion, SplittingError, StagePlan};
 use metier_types::{Bytes, Passport, Seconds};
 
 fn passport(name: &str) -> Passport {
-    metier_device::passport::find(None, name).unwrap()
+    metier_device::passport::find_passport(None, name).unwrap()
 }
 
 /// Convolutions in a row, some with what a runtime does in passing.
 fn network() -> Vec<u8> {
-    let mut made = Builder::new(5);
-    let mut at = made.input(DataType::Float, &[1, 8, 32, 32]);
+    let mut made = GraphBuilder::new(5);
+    let mut at = made.add_input(DataType::Float, &[1, 8, 32, 32]);
     for (number, channels) in [16u64, 32, 16, 8].into_iter().enumerate() {
         let before = [8u64, 16, 32, 16][number];
-        let weights = made.weights(&[channels, before, 3, 3], before * 9);
-        let pads = ("pads", Setting::Integers(vec![1; 4]));
-        let conv = made.node("Conv", &[&at, &weights], &[pads]);
-        let gate = made.node("Sigmoid", &[&conv], &[]);
-        at = made.node("Mul", &[&conv, &gate], &[]);
+        let weights = made.add_weights(&[channels, before, 3, 3], before * 9);
+        let pads = ("pads", AttributeValue::Integers(vec![1; 4]));
+        let conv = made.encode_node("Conv", &[&at, &weights], &[pads]);
+        let gate = made.encode_node("Sigmoid", &[&conv], &[]);
+        at = made.encode_node("Mul", &[&conv, &gate], &[]);
     }
-    made.output(&at);
+    made.add_output(&at);
     made.finish()
 }
 
-fn answer(devices: &[Passport], change: impl Fn(&mut Question<'_>)) -> Result<Plan, Error> {
+fn answer(
+    devices: &[Passport],
+    change: impl Fn(&mut SplitQuestion<'_>),
+) -> Result<StagePlan, SplittingError> {
     let bytes = network();
-    let limits = Limits::default();
-    let model = metier_onnx::read(&bytes, &limits).unwrap();
-    let graph = metier_onnx::analyse(&model, &Bindings::default(), &limits).unwrap();
-    let chain = Chain::new(&bytes, &model, &Bindings::default(), &limits).unwrap();
+    let limits = OnnxLimits::default();
+    let model = metier_onnx::read_onnx(&bytes, &limits).unwrap();
+    let graph = metier_onnx::analyse_graph(&model, &ShapeBindings::default(), &limits).unwrap();
+    let chain = OperatorChain::new(&bytes, &model, &ShapeBindings::default(), &limits).unwrap();
     let bandwidth = vec![vec![1e9; devices.len()]; devices.len()];
-    let mut question = Question {
+    let mut question = SplitQuestion {
         chain: &chain,
         graph: &graph,
         devices,
-        conditions: &Conditions::default(),
+        conditions: &InferenceConditions::default(),
         bandwidth: &bandwidth,
         delay: Seconds(0.0),
         input_at: None,
         output_at: None,
-        goal: Goal::Throughput,
+        goal: SplitObjective::Throughput,
         cuts: None,
     };
     change(&mut question);
-    question.answer(&Latency::from_passports())
+    question.answer(&LatencyPredictor::from_passports())
 }
 
 #[test]
@@ -75,16 +78,17 @@ fn what_has_no_room_on_one_device_is_spread_over_two() {
     };
     // 4 × (8·16 + 16·32 + 32·16 + 16·8) × 9 bytes of weights.
     let all = 4 * 9 * (128 + 512 + 512 + 128);
-    let plan = answer(&[with(all / 2), with(all / 2)], |question| question.goal = Goal::Latency).unwrap();
+    let plan =
+        answer(&[with(all / 2), with(all / 2)], |question| question.goal = SplitObjective::Latency).unwrap();
     assert_eq!((plan.alone.clone(), plan.stages.len()), (vec![None, None], 2));
     assert!(plan.stages.iter().all(|stage| stage.part.weights.bytes <= all / 2));
     let error = answer(&[with(all / 4), with(all / 4)], |_| {}).unwrap_err();
-    assert!(matches!(error, Error::Memory { .. }), "{error}");
+    assert!(matches!(error, SplittingError::Memory { .. }), "{error}");
 }
 
 #[test]
 fn the_answer_is_never_slower_than_one_device_and_sending_counts() {
-    for goal in [Goal::Latency, Goal::Throughput] {
+    for goal in [SplitObjective::Latency, SplitObjective::Throughput] {
         for speed in [1e4, 1e6, 1e8] {
             let bandwidth = vec![vec![speed; 2]; 2];
             let plan = answer(&[passport("raspberry-pi-3b"), passport("server-avx512")], |question| {
@@ -105,7 +109,7 @@ fn the_answer_is_never_slower_than_one_device_and_sending_counts() {
     // The whole on the other device pays for both ways.
     let slow: &[Vec<f64>] = vec![vec![1e4; 2]; 2].leak();
     let plan = answer(&[passport("raspberry-pi-3b"), passport("server-avx512")], |question| {
-        (question.goal, question.bandwidth) = (Goal::Latency, slow);
+        (question.goal, question.bandwidth) = (SplitObjective::Latency, slow);
         (question.input_at, question.output_at) = (Some(0), Some(0));
     })
     .unwrap();

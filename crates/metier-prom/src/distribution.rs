@@ -1,12 +1,12 @@
 //! Builds histograms and summaries from the samples of a family.
 
-use crate::format::Kind;
+use crate::format::MetricKind;
 use crate::number;
-use crate::read::{Family, Sample};
+use crate::read::{MetricFamily, MetricSample};
 
 /// One histogram of a family.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Histogram {
+pub struct PromHistogram {
     /// Label set without `le`.
     pub labels: Vec<(String, String)>,
     /// Upper bound and cumulative count, sorted by bound; the last bound is usually infinite.
@@ -17,7 +17,7 @@ pub struct Histogram {
 
 /// One summary of a family.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Summary {
+pub struct PromSummary {
     /// Label set without `quantile`.
     pub labels: Vec<(String, String)>,
     /// Quantile and value, sorted by quantile.
@@ -27,25 +27,25 @@ pub struct Summary {
 }
 
 /// Samples whose label sets differ in one label only, in order of their first sample.
-struct Group<'a> {
+struct SampleGroup<'a> {
     labels: Vec<(String, String)>,
     points: Vec<(f64, f64)>,
-    rest: Vec<&'a Sample>,
+    rest: Vec<&'a MetricSample>,
 }
 
-impl Family {
+impl MetricFamily {
     /// The histograms of a histogram family, in order; none for other kinds. A bucket whose bound
     /// is not a number is ignored.
-    pub fn histograms(&self) -> Vec<Histogram> {
-        if !matches!(self.kind, Kind::Histogram | Kind::GaugeHistogram) {
+    pub fn histograms(&self) -> Vec<PromHistogram> {
+        if !matches!(self.kind, MetricKind::Histogram | MetricKind::GaugeHistogram) {
             return Vec::new();
         }
-        let groups = self.groups("le", |name| name.ends_with("_bucket"));
+        let groups = self.group_samples("le", |name| name.ends_with("_bucket"));
         groups
             .into_iter()
-            .map(|group| Histogram {
-                count: group.value(&["_count", "_gcount"]),
-                sum: group.value(&["_sum", "_gsum"]),
+            .map(|group| PromHistogram {
+                count: group.suffixed_value(&["_count", "_gcount"]),
+                sum: group.suffixed_value(&["_sum", "_gsum"]),
                 buckets: group.points,
                 labels: group.labels,
             })
@@ -53,24 +53,24 @@ impl Family {
     }
 
     /// The summaries of a summary family, in order; none for other kinds.
-    pub fn summaries(&self) -> Vec<Summary> {
-        if self.kind != Kind::Summary {
+    pub fn summaries(&self) -> Vec<PromSummary> {
+        if self.kind != MetricKind::Summary {
             return Vec::new();
         }
-        let groups = self.groups("quantile", |name| name == self.name);
+        let groups = self.group_samples("quantile", |name| name == self.name);
         groups
             .into_iter()
-            .map(|group| Summary {
-                count: group.value(&["_count"]),
-                sum: group.value(&["_sum"]),
+            .map(|group| PromSummary {
+                count: group.suffixed_value(&["_count"]),
+                sum: group.suffixed_value(&["_sum"]),
                 quantiles: group.points,
                 labels: group.labels,
             })
             .collect()
     }
 
-    fn groups(&self, by: &str, is_point: impl Fn(&str) -> bool) -> Vec<Group<'_>> {
-        let mut found: Vec<Group<'_>> = Vec::new();
+    fn group_samples(&self, by: &str, is_point: impl Fn(&str) -> bool) -> Vec<SampleGroup<'_>> {
+        let mut found: Vec<SampleGroup<'_>> = Vec::new();
         let mut places = std::collections::HashMap::new();
         for sample in &self.samples {
             let mut labels = sample.labels.clone();
@@ -79,12 +79,12 @@ impl Family {
             let mut key = labels.clone();
             key.sort();
             let place = *places.entry(key).or_insert_with(|| {
-                found.push(Group { labels, points: Vec::new(), rest: Vec::new() });
+                found.push(SampleGroup { labels, points: Vec::new(), rest: Vec::new() });
                 found.len() - 1
             });
             match bound.filter(|_| is_point(&sample.name)) {
                 Some(bound) => {
-                    if let Some(bound) = number::parse(&bound) {
+                    if let Some(bound) = number::parse_number(&bound) {
                         found[place].points.push((bound, sample.value));
                     }
                 }
@@ -96,22 +96,22 @@ impl Family {
     }
 }
 
-impl Group<'_> {
-    fn value(&self, suffixes: &[&str]) -> Option<f64> {
-        let is = |sample: &&&Sample| suffixes.iter().any(|suffix| sample.name.ends_with(suffix));
+impl SampleGroup<'_> {
+    fn suffixed_value(&self, suffixes: &[&str]) -> Option<f64> {
+        let is = |sample: &&&MetricSample| suffixes.iter().any(|suffix| sample.name.ends_with(suffix));
         self.rest.iter().find(is).map(|sample| sample.value)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Format, Limits, read};
+    use crate::{ExpositionFormat, ScrapeLimits, parse_page};
 
     #[test]
     fn histograms_and_summaries_are_put_together_by_their_labels() {
         let text = "# TYPE h histogram\nh_bucket{le=\"+Inf\",a=\"1\"} 4\nh_bucket{a=\"1\",le=\"0.5\"} 3\nh_sum{a=\"1\"} 2.5\n\
             h_count{a=\"1\"} 4\nh_bucket{a=\"2\",le=\"x\"} 3\n# TYPE s summary\ns{quantile=\"0.9\"} 2\ns{quantile=\"0.5\"} 1\ns_count 9\n";
-        let scrape = read(text.as_bytes(), Format::Text, &Limits::default()).unwrap();
+        let scrape = parse_page(text.as_bytes(), ExpositionFormat::Text, &ScrapeLimits::default()).unwrap();
         let histograms = scrape.family("h").unwrap().histograms();
         assert_eq!(histograms.len(), 2);
         assert_eq!(histograms[0].buckets, [(0.5, 3.0), (f64::INFINITY, 4.0)]);

@@ -1,7 +1,7 @@
 //! The text formats and the kinds of metric families.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Format {
+pub enum ExpositionFormat {
     /// Version 0.0.4, which all Prometheus servers and client libraries support. Timestamps are
     /// milliseconds.
     #[default]
@@ -11,7 +11,7 @@ pub enum Format {
     OpenMetrics,
 }
 
-impl Format {
+impl ExpositionFormat {
     /// Media type of a page in this format.
     pub const fn media_type(self) -> &'static str {
         match self {
@@ -21,7 +21,7 @@ impl Format {
     }
 
     /// The format of a page from its `Content-Type`; unknown types mean 0.0.4, as in Prometheus.
-    pub fn of_media_type(media_type: &str) -> Self {
+    pub fn from_media_type(media_type: &str) -> Self {
         let essence = media_type.split(';').next().unwrap_or_default().trim();
         if essence.eq_ignore_ascii_case("application/openmetrics-text") {
             Self::OpenMetrics
@@ -31,7 +31,7 @@ impl Format {
     }
 
     /// The preferred format of an `Accept` header; 0.0.4 without a preference.
-    pub fn accepted(accept: &str) -> Self {
+    pub fn from_accept_header(accept: &str) -> Self {
         let (mut best, mut weight) = (Self::Text, 0.0);
         for part in accept.split(',').take(32) {
             let mut fields = part.split(';').map(str::trim);
@@ -61,7 +61,7 @@ impl Format {
 
 /// Metric kind of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only increases, until the program restarts.
     Counter,
     Gauge,
@@ -79,25 +79,25 @@ pub enum Kind {
     Unknown,
 }
 
-impl Kind {
+impl MetricKind {
     /// The type word of a TYPE line.
-    pub const fn word(self, format: Format) -> &'static str {
+    pub const fn type_word(self, format: ExpositionFormat) -> &'static str {
         match (self, format) {
             (Self::Counter, _) => "counter",
             (Self::Gauge, _) => "gauge",
             (Self::Histogram, _) => "histogram",
             (Self::Summary, _) => "summary",
-            (Self::GaugeHistogram, Format::OpenMetrics) => "gaugehistogram",
-            (Self::Info, Format::OpenMetrics) => "info",
-            (Self::StateSet, Format::OpenMetrics) => "stateset",
-            (Self::Info | Self::StateSet, Format::Text) => "gauge",
-            (Self::Unknown, Format::OpenMetrics) => "unknown",
-            (Self::GaugeHistogram | Self::Unknown, Format::Text) => "untyped",
+            (Self::GaugeHistogram, ExpositionFormat::OpenMetrics) => "gaugehistogram",
+            (Self::Info, ExpositionFormat::OpenMetrics) => "info",
+            (Self::StateSet, ExpositionFormat::OpenMetrics) => "stateset",
+            (Self::Info | Self::StateSet, ExpositionFormat::Text) => "gauge",
+            (Self::Unknown, ExpositionFormat::OpenMetrics) => "unknown",
+            (Self::GaugeHistogram | Self::Unknown, ExpositionFormat::Text) => "untyped",
         }
     }
 
     /// The kind for the type word of a TYPE line; the words of both formats are accepted.
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub fn from_type_word(word: &str) -> Option<Self> {
         Some(match word {
             "counter" => Self::Counter,
             "gauge" => Self::Gauge,
@@ -133,23 +133,23 @@ mod tests {
         let prometheus =
             "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         for (accept, want) in [
-            ("", Format::Text),
-            ("*/*", Format::Text),
-            (prometheus, Format::OpenMetrics),
-            ("text/plain;version=0.0.4, application/openmetrics-text;q=0.5", Format::Text),
-            ("application/openmetrics-text; version=9.0.0", Format::Text),
-            ("application/vnd.google.protobuf;q=1", Format::Text),
-            ("application/openmetrics-text;q=zero", Format::Text),
+            ("", ExpositionFormat::Text),
+            ("*/*", ExpositionFormat::Text),
+            (prometheus, ExpositionFormat::OpenMetrics),
+            ("text/plain;version=0.0.4, application/openmetrics-text;q=0.5", ExpositionFormat::Text),
+            ("application/openmetrics-text; version=9.0.0", ExpositionFormat::Text),
+            ("application/vnd.google.protobuf;q=1", ExpositionFormat::Text),
+            ("application/openmetrics-text;q=zero", ExpositionFormat::Text),
         ] {
-            assert_eq!(Format::accepted(accept), want, "{accept}");
+            assert_eq!(ExpositionFormat::from_accept_header(accept), want, "{accept}");
         }
     }
 
     #[test]
     fn a_page_tells_its_format_by_its_media_type() {
-        for format in [Format::Text, Format::OpenMetrics] {
-            assert_eq!(Format::of_media_type(format.media_type()), format);
+        for format in [ExpositionFormat::Text, ExpositionFormat::OpenMetrics] {
+            assert_eq!(ExpositionFormat::from_media_type(format.media_type()), format);
         }
-        assert_eq!(Format::of_media_type("text/html"), Format::Text);
+        assert_eq!(ExpositionFormat::from_media_type("text/html"), ExpositionFormat::Text);
     }
 }

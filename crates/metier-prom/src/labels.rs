@@ -1,9 +1,9 @@
 //! Label sets: pairs, or text that is rendered once and used for many samples.
 //!
-//! Values are truncated at [`Labels::LONGEST_VALUE`] bytes, which bounds the size of a page.
+//! Values are truncated at [`Labels::MAX_VALUE_BYTES`] bytes, which bounds the size of a page.
 //! Invalid names are replaced by valid ones.
 
-use crate::name::{is_label_name, label_name};
+use crate::name::{is_label_name, sanitize_label_name};
 
 /// A label set that can be rendered between a sample's braces.
 pub trait LabelSet {
@@ -13,38 +13,38 @@ pub trait LabelSet {
 
 /// A label set that is rendered once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Labels(String);
+pub struct RenderedLabels(String);
 
-impl Labels {
+impl RenderedLabels {
     /// Maximum length of a value in bytes; longer values are truncated.
-    pub const LONGEST_VALUE: usize = 1024;
+    pub const MAX_VALUE_BYTES: usize = 1024;
 
     pub const fn new() -> Self {
         Self(String::new())
     }
 
     #[must_use]
-    pub fn and(mut self, name: &str, value: &str) -> Self {
-        self.push(name, value);
+    pub fn with_label(mut self, name: &str, value: &str) -> Self {
+        self.push_label(name, value);
         self
     }
 
     /// Adds a label if there is a value.
     #[must_use]
-    pub fn and_some(self, name: &str, value: Option<&str>) -> Self {
+    pub fn with_optional_label(self, name: &str, value: Option<&str>) -> Self {
         match value {
-            Some(value) => self.and(name, value),
+            Some(value) => self.with_label(name, value),
             None => self,
         }
     }
 
-    pub fn push(&mut self, name: &str, value: &str) {
+    pub fn push_label(&mut self, name: &str, value: &str) {
         write_pair(name, value, &mut self.0);
     }
 
     /// Joins this set with further labels for one sample.
-    pub const fn with<'a, L: LabelSet + ?Sized>(&'a self, more: &'a L) -> With<'a, L> {
-        With(self, more)
+    pub const fn join<'a, L: LabelSet + ?Sized>(&'a self, more: &'a L) -> JoinedLabels<'a, L> {
+        JoinedLabels(self, more)
     }
 
     /// The rendered text, without braces.
@@ -55,15 +55,15 @@ impl Labels {
 
 /// A rendered label set joined with further labels.
 #[derive(Debug)]
-pub struct With<'a, L: ?Sized>(&'a Labels, &'a L);
+pub struct JoinedLabels<'a, L: ?Sized>(&'a RenderedLabels, &'a L);
 
-impl LabelSet for Labels {
+impl LabelSet for RenderedLabels {
     fn write(&self, out: &mut String) {
         out.push_str(&self.0);
     }
 }
 
-impl<L: LabelSet + ?Sized> LabelSet for With<'_, L> {
+impl<L: LabelSet + ?Sized> LabelSet for JoinedLabels<'_, L> {
     fn write(&self, out: &mut String) {
         self.0.write(out);
         let between = out.len();
@@ -85,7 +85,7 @@ impl LabelSet for [(&str, &str)] {
             if at > 0 {
                 out.push(',');
             }
-            write_first(name, value, out);
+            write_label(name, value, out);
         }
         debug_assert!(self.is_empty() || out.len() > begin);
     }
@@ -101,25 +101,25 @@ fn write_pair(name: &str, value: &str, out: &mut String) {
     if !out.is_empty() {
         out.push(',');
     }
-    write_first(name, value, out);
+    write_label(name, value, out);
 }
 
-fn write_first(name: &str, value: &str, out: &mut String) {
+fn write_label(name: &str, value: &str, out: &mut String) {
     if is_label_name(name) {
         out.push_str(name);
     } else {
-        out.push_str(&label_name(name));
+        out.push_str(&sanitize_label_name(name));
     }
     out.push_str("=\"");
-    write_escaped(cut(value), true, out);
+    write_escaped(truncate_value(value), true, out);
     out.push('"');
 }
 
-fn cut(value: &str) -> &str {
-    if value.len() <= Labels::LONGEST_VALUE {
+fn truncate_value(value: &str) -> &str {
+    if value.len() <= RenderedLabels::MAX_VALUE_BYTES {
         return value;
     }
-    let mut end = Labels::LONGEST_VALUE;
+    let mut end = RenderedLabels::MAX_VALUE_BYTES;
     while !value.is_char_boundary(end) {
         end -= 1;
     }
@@ -149,18 +149,21 @@ mod tests {
 
     #[test]
     fn labels_are_escaped_joined_and_cut() {
-        let labels = Labels::new().and("a", "q\"\\\n").and_some("b", None).and("9 c", "ü");
+        let labels = RenderedLabels::new()
+            .with_label("a", "q\"\\\n")
+            .with_optional_label("b", None)
+            .with_label("9 c", "ü");
         assert_eq!(labels.as_str(), r#"a="q\"\\\n",_9_c="ü""#);
         let mut out = String::new();
-        labels.with(&[("le", "1")]).write(&mut out);
+        labels.join(&[("le", "1")]).write(&mut out);
         assert_eq!(out, r#"a="q\"\\\n",_9_c="ü",le="1""#);
         out.clear();
-        Labels::new().with(&[("le", "1")]).write(&mut out);
+        RenderedLabels::new().join(&[("le", "1")]).write(&mut out);
         assert_eq!(out, r#"le="1""#);
         out.clear();
-        labels.with(&()).write(&mut out);
+        labels.join(&()).write(&mut out);
         assert_eq!(out, labels.as_str());
-        let long = Labels::new().and("x", &"é".repeat(2000));
-        assert!(long.as_str().len() <= Labels::LONGEST_VALUE + 4);
+        let long = RenderedLabels::new().with_label("x", &"é".repeat(2000));
+        assert!(long.as_str().len() <= RenderedLabels::MAX_VALUE_BYTES + 4);
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use metier_types::{Bytes, Celsius, Hertz, Joules, Ratio, Seconds, Watts};
 
 /// A type that can be a sample value.
-pub trait Value {
+pub trait SampleValue {
     fn write(&self, out: &mut String);
 }
 
-impl Value for u64 {
+impl SampleValue for u64 {
     fn write(&self, out: &mut String) {
         let mut digits = [0u8; 20];
         let (mut at, mut rest) = (digits.len(), *self);
@@ -25,7 +25,7 @@ impl Value for u64 {
     }
 }
 
-impl Value for i64 {
+impl SampleValue for i64 {
     fn write(&self, out: &mut String) {
         if *self < 0 {
             out.push('-');
@@ -34,7 +34,7 @@ impl Value for i64 {
     }
 }
 
-impl Value for f64 {
+impl SampleValue for f64 {
     fn write(&self, out: &mut String) {
         let value = *self;
         let size = value.abs();
@@ -53,7 +53,7 @@ impl Value for f64 {
 
 macro_rules! as_number {
     ($($of:ty => $wide:ty),*) => {$(
-        impl Value for $of {
+        impl SampleValue for $of {
             fn write(&self, out: &mut String) {
                 <$wide>::from(*self).write(out);
             }
@@ -62,7 +62,7 @@ macro_rules! as_number {
 }
 as_number!(u8 => u64, u16 => u64, u32 => u64, i32 => i64, f32 => f64, bool => u64);
 
-impl Value for usize {
+impl SampleValue for usize {
     fn write(&self, out: &mut String) {
         (*self as u64).write(out);
     }
@@ -70,7 +70,7 @@ impl Value for usize {
 
 macro_rules! as_quantity {
     ($($of:ty),*) => {$(
-        impl Value for $of {
+        impl SampleValue for $of {
             fn write(&self, out: &mut String) {
                 self.get().write(out);
             }
@@ -89,7 +89,7 @@ pub(crate) fn write_canonical(value: f64, out: &mut String) {
 }
 
 /// Parses a number; `None` if the text is not one.
-pub(crate) fn parse(text: &str) -> Option<f64> {
+pub(crate) fn parse_number(text: &str) -> Option<f64> {
     // Rust also accepts other cases of `infinity`, as Prometheus does; it rejects blanks.
     text.parse().ok()
 }
@@ -106,7 +106,7 @@ mod tests {
             out
         };
         for value in [0.0, -0.0, 0.1, 1e-300, 5e-324, f64::MAX, 123_456_789.25, -1e21, 2e-7] {
-            assert_eq!(parse(&text(value)), Some(value), "{}", text(value));
+            assert_eq!(parse_number(&text(value)), Some(value), "{}", text(value));
             assert!(text(value).len() < 30);
         }
         assert_eq!(text(f64::NAN), "NaN");

@@ -4,56 +4,67 @@
 //! first sample, so a family without samples writes nothing. Samples beyond the limit of a family
 //! are dropped and counted.
 
-use crate::format::{Format, Kind};
+use crate::format::{ExpositionFormat, MetricKind};
 use crate::labels::{LabelSet, write_escaped};
-use crate::name::metric_name;
-use crate::number::{Value, write_canonical};
+use crate::name::sanitize_metric_name;
+use crate::number::{SampleValue, write_canonical};
 
 /// A page under construction.
 #[derive(Debug)]
-pub struct Page {
+pub struct MetricsPage {
     text: String,
-    format: Format,
+    format: ExpositionFormat,
     samples_per_family: usize,
     samples: usize,
     left_out: u64,
 }
 
-impl Page {
+impl MetricsPage {
     /// Default limit of samples per family.
     pub const SAMPLES_PER_FAMILY: usize = 20_000;
 
-    pub fn new(format: Format) -> Self {
-        Self::reusing(format, String::new())
+    pub fn new(format: ExpositionFormat) -> Self {
+        Self::with_buffer(format, String::new())
     }
 
     /// An empty page that reuses an existing buffer.
-    pub fn reusing(format: Format, mut text: String) -> Self {
+    pub fn with_buffer(format: ExpositionFormat, mut text: String) -> Self {
         text.clear();
         Self { text, format, samples_per_family: Self::SAMPLES_PER_FAMILY, samples: 0, left_out: 0 }
     }
 
     /// Sets the limit of samples per family. A histogram counts as one.
     #[must_use]
-    pub const fn at_most(mut self, samples_per_family: usize) -> Self {
+    pub const fn with_sample_limit(mut self, samples_per_family: usize) -> Self {
         self.samples_per_family = samples_per_family;
         self
     }
 
     /// Begins a family. `name` is the name of its samples; a counter's ends in `_total`.
-    pub fn family<'a>(&'a mut self, name: &'a str, kind: Kind, help: &'a str) -> FamilyWriter<'a> {
-        FamilyWriter { page: self, name: metric_name(name), kind, help, samples: 0 }
+    pub fn begin_family<'a>(
+        &'a mut self,
+        name: &'a str,
+        kind: MetricKind,
+        help: &'a str,
+    ) -> FamilyWriter<'a> {
+        FamilyWriter { page: self, name: sanitize_metric_name(name), kind, help, samples: 0 }
     }
 
     /// Writes a family of one sample without labels.
-    pub fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Value) {
-        self.family(name, kind, help).sample(&(), value);
+    pub fn add_single(&mut self, name: &str, kind: MetricKind, help: &str, value: impl SampleValue) {
+        self.begin_family(name, kind, help).add_sample(&(), value);
     }
 
     /// Writes a family of one sample without labels, if there is a value.
-    pub fn single_if(&mut self, name: &str, kind: Kind, help: &str, value: Option<impl Value>) {
+    pub fn add_optional_single(
+        &mut self,
+        name: &str,
+        kind: MetricKind,
+        help: &str,
+        value: Option<impl SampleValue>,
+    ) {
         if let Some(value) = value {
-            self.single(name, kind, help, value);
+            self.add_single(name, kind, help, value);
         }
     }
 
@@ -63,16 +74,16 @@ impl Page {
     }
 
     /// Number of samples dropped because their family was full.
-    pub const fn left_out(&self) -> u64 {
+    pub const fn dropped_samples(&self) -> u64 {
         self.left_out
     }
 
-    pub const fn format(&self) -> Format {
+    pub const fn format(&self) -> ExpositionFormat {
         self.format
     }
 
     pub fn finish(mut self) -> String {
-        if self.format == Format::OpenMetrics {
+        if self.format == ExpositionFormat::OpenMetrics {
             self.text.push_str("# EOF\n");
         }
         self.text
@@ -82,100 +93,106 @@ impl Page {
 /// A family under construction.
 #[derive(Debug)]
 pub struct FamilyWriter<'a> {
-    page: &'a mut Page,
+    page: &'a mut MetricsPage,
     name: std::borrow::Cow<'a, str>,
-    kind: Kind,
+    kind: MetricKind,
     help: &'a str,
     samples: usize,
 }
 
 impl FamilyWriter<'_> {
     /// Writes one sample. Histograms and summaries have their own methods.
-    pub fn sample(&mut self, labels: &(impl LabelSet + ?Sized), value: impl Value) {
-        if !self.begin() {
+    pub fn add_sample(&mut self, labels: &(impl LabelSet + ?Sized), value: impl SampleValue) {
+        if !self.begin_sample() {
             return;
         }
         let suffix = match (self.kind, self.page.format) {
-            (Kind::Counter, Format::OpenMetrics) => "_total",
-            (Kind::Info, _) => "_info",
+            (MetricKind::Counter, ExpositionFormat::OpenMetrics) => "_total",
+            (MetricKind::Info, _) => "_info",
             _ => "",
         };
         if suffix.is_empty() {
-            self.line("", labels, value);
+            self.write_line("", labels, value);
         } else {
-            let stem = stem(&self.name, suffix).len();
-            line(self.page, &self.name[..stem], suffix, labels, value);
+            let stem = strip_name_suffix(&self.name, suffix).len();
+            write_line(self.page, &self.name[..stem], suffix, labels, value);
         }
     }
 
     /// Writes one sample, if there is a value.
-    pub fn sample_if(&mut self, labels: &(impl LabelSet + ?Sized), value: Option<impl Value>) {
+    pub fn add_optional_sample(
+        &mut self,
+        labels: &(impl LabelSet + ?Sized),
+        value: Option<impl SampleValue>,
+    ) {
         if let Some(value) = value {
-            self.sample(labels, value);
+            self.add_sample(labels, value);
         }
     }
 
     /// Writes one histogram. `buckets` are upper bounds and cumulative counts, ascending, without
     /// the infinite bound.
-    pub fn histogram<L: LabelSet + ?Sized>(
+    pub fn add_histogram<L: LabelSet + ?Sized>(
         &mut self,
         labels: &L,
         buckets: impl IntoIterator<Item = (f64, u64)>,
         count: u64,
         sum: f64,
     ) {
-        if !self.begin() {
+        if !self.begin_sample() {
             return;
         }
         for (bound, below) in buckets {
-            self.line("_bucket", &Bounded(labels, "le", bound, self.page.format), below);
+            self.write_line("_bucket", &BoundedLabels(labels, "le", bound, self.page.format), below);
         }
-        self.line("_bucket", &Bounded(labels, "le", f64::INFINITY, self.page.format), count);
-        self.line("_sum", labels, sum);
-        self.line("_count", labels, count);
+        self.write_line("_bucket", &BoundedLabels(labels, "le", f64::INFINITY, self.page.format), count);
+        self.write_line("_sum", labels, sum);
+        self.write_line("_count", labels, count);
     }
 
     /// Writes one summary. `quantiles` are quantiles and values.
-    pub fn summary<L: LabelSet + ?Sized>(
+    pub fn add_summary<L: LabelSet + ?Sized>(
         &mut self,
         labels: &L,
         quantiles: impl IntoIterator<Item = (f64, f64)>,
         count: u64,
         sum: f64,
     ) {
-        if !self.begin() {
+        if !self.begin_sample() {
             return;
         }
         for (share, value) in quantiles {
-            self.line("", &Bounded(labels, "quantile", share, self.page.format), value);
+            self.write_line("", &BoundedLabels(labels, "quantile", share, self.page.format), value);
         }
-        self.line("_sum", labels, sum);
-        self.line("_count", labels, count);
+        self.write_line("_sum", labels, sum);
+        self.write_line("_count", labels, count);
     }
 
     /// Writes the header before the first sample; returns `false` if the family is full.
-    fn begin(&mut self) -> bool {
+    fn begin_sample(&mut self) -> bool {
         if self.samples >= self.page.samples_per_family {
             self.page.left_out += 1;
             return false;
         }
         if self.samples == 0 {
-            let Page { text, format, .. } = self.page;
+            let MetricsPage { text, format, .. } = self.page;
             let name = match (self.kind, *format) {
-                (Kind::Counter, Format::OpenMetrics) => stem(&self.name, "_total"),
-                (Kind::Info, Format::OpenMetrics) => stem(&self.name, "_info"),
+                (MetricKind::Counter, ExpositionFormat::OpenMetrics) => {
+                    strip_name_suffix(&self.name, "_total")
+                }
+                (MetricKind::Info, ExpositionFormat::OpenMetrics) => strip_name_suffix(&self.name, "_info"),
                 _ => &self.name,
             };
             let suffix = match (self.kind, *format) {
-                (Kind::Info, Format::Text) if !name.ends_with("_info") => "_info",
+                (MetricKind::Info, ExpositionFormat::Text) if !name.ends_with("_info") => "_info",
                 _ => "",
             };
             for part in ["# HELP ", name, suffix, " "] {
                 text.push_str(part);
             }
             // A parser would treat a trailing carriage return as part of the line end.
-            write_escaped(self.help.trim_end_matches('\r'), *format == Format::OpenMetrics, text);
-            for part in ["\n# TYPE ", name, suffix, " ", self.kind.word(*format), "\n"] {
+            write_escaped(self.help.trim_end_matches('\r'), *format == ExpositionFormat::OpenMetrics, text);
+            for part in ["\n# TYPE ", name, suffix, " ", self.kind.type_word(*format), "\n"] {
                 text.push_str(part);
             }
         }
@@ -184,16 +201,22 @@ impl FamilyWriter<'_> {
         true
     }
 
-    fn line(&mut self, suffix: &str, labels: &(impl LabelSet + ?Sized), value: impl Value) {
-        line(self.page, &self.name, suffix, labels, value);
+    fn write_line(&mut self, suffix: &str, labels: &(impl LabelSet + ?Sized), value: impl SampleValue) {
+        write_line(self.page, &self.name, suffix, labels, value);
     }
 }
 
-fn stem<'a>(name: &'a str, suffix: &str) -> &'a str {
+fn strip_name_suffix<'a>(name: &'a str, suffix: &str) -> &'a str {
     name.strip_suffix(suffix).filter(|stem| !stem.is_empty()).unwrap_or(name)
 }
 
-fn line(page: &mut Page, name: &str, suffix: &str, labels: &(impl LabelSet + ?Sized), value: impl Value) {
+fn write_line(
+    page: &mut MetricsPage,
+    name: &str,
+    suffix: &str,
+    labels: &(impl LabelSet + ?Sized),
+    value: impl SampleValue,
+) {
     let text = &mut page.text;
     text.push_str(name);
     text.push_str(suffix);
@@ -211,9 +234,9 @@ fn line(page: &mut Page, name: &str, suffix: &str, labels: &(impl LabelSet + ?Si
 }
 
 /// A label set with a bound.
-struct Bounded<'a, L: ?Sized>(&'a L, &'a str, f64, Format);
+struct BoundedLabels<'a, L: ?Sized>(&'a L, &'a str, f64, ExpositionFormat);
 
-impl<L: LabelSet + ?Sized> LabelSet for Bounded<'_, L> {
+impl<L: LabelSet + ?Sized> LabelSet for BoundedLabels<'_, L> {
     fn write(&self, out: &mut String) {
         let begin = out.len();
         self.0.write(out);
@@ -223,8 +246,8 @@ impl<L: LabelSet + ?Sized> LabelSet for Bounded<'_, L> {
         out.push_str(self.1);
         out.push_str("=\"");
         match self.3 {
-            Format::Text => self.2.write(out),
-            Format::OpenMetrics => write_canonical(self.2, out),
+            ExpositionFormat::Text => self.2.write(out),
+            ExpositionFormat::OpenMetrics => write_canonical(self.2, out),
         }
         out.push('"');
     }
@@ -234,16 +257,21 @@ impl<L: LabelSet + ?Sized> LabelSet for Bounded<'_, L> {
 mod tests {
     use super::*;
 
-    fn page(format: Format) -> String {
-        let mut page = Page::new(format).at_most(2);
-        page.family("a_total", Kind::Counter, "Say \"a\"\\\n.").sample(&[("x", "1")], 7u64);
-        page.family("nothing", Kind::Gauge, "Not here.");
-        let mut full = page.family("g", Kind::Gauge, "G.");
-        (0..5u32).for_each(|n| full.sample(&[("n", n.to_string().as_str())], f64::from(n)));
-        page.family("h_seconds", Kind::Histogram, "H.").histogram(&(), [(0.5, 1), (2.0, 3)], 4, 9.5);
-        page.family("s", Kind::Summary, "S.").summary(&[("k", "v")], [(0.5, 1.0)], 2, 3.0);
-        page.family("build_info", Kind::Info, "I.").sample(&[("version", "1")], 1u64);
-        assert_eq!(page.left_out(), 3);
+    fn page(format: ExpositionFormat) -> String {
+        let mut page = MetricsPage::new(format).with_sample_limit(2);
+        page.begin_family("a_total", MetricKind::Counter, "Say \"a\"\\\n.").add_sample(&[("x", "1")], 7u64);
+        page.begin_family("nothing", MetricKind::Gauge, "Not here.");
+        let mut full = page.begin_family("g", MetricKind::Gauge, "G.");
+        (0..5u32).for_each(|n| full.add_sample(&[("n", n.to_string().as_str())], f64::from(n)));
+        page.begin_family("h_seconds", MetricKind::Histogram, "H.").add_histogram(
+            &(),
+            [(0.5, 1), (2.0, 3)],
+            4,
+            9.5,
+        );
+        page.begin_family("s", MetricKind::Summary, "S.").add_summary(&[("k", "v")], [(0.5, 1.0)], 2, 3.0);
+        page.begin_family("build_info", MetricKind::Info, "I.").add_sample(&[("version", "1")], 1u64);
+        assert_eq!(page.dropped_samples(), 3);
         page.finish()
     }
 
@@ -255,12 +283,12 @@ mod tests {
             h_seconds_bucket{le=\"+Inf\"} 4\nh_seconds_sum 9.5\nh_seconds_count 4\n\
             # HELP s S.\n# TYPE s summary\ns{k=\"v\",quantile=\"0.5\"} 1\ns_sum{k=\"v\"} 3\ns_count{k=\"v\"} 2\n\
             # HELP build_info I.\n# TYPE build_info gauge\nbuild_info{version=\"1\"} 1\n";
-        assert_eq!(page(Format::Text), want);
+        assert_eq!(page(ExpositionFormat::Text), want);
     }
 
     #[test]
     fn open_metrics_names_families_without_suffix_and_ends() {
-        let text = page(Format::OpenMetrics);
+        let text = page(ExpositionFormat::OpenMetrics);
         for line in [
             "# HELP a Say \\\"a\\\"\\\\\\n.",
             "# TYPE a counter",

@@ -3,7 +3,7 @@
 
 /// Display style of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Tone {
+pub enum CellTone {
     #[default]
     Plain,
     /// A number, right-aligned.
@@ -17,7 +17,7 @@ pub enum Tone {
     Code,
 }
 
-impl Tone {
+impl CellTone {
     /// CSS class in HTML.
     pub fn class(self) -> &'static str {
         match self {
@@ -33,36 +33,36 @@ impl Tone {
 
 /// One cell of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cell {
+pub struct ReportCell {
     pub text: String,
     /// Display style.
-    pub tone: Tone,
+    pub tone: CellTone,
 }
 
-impl Cell {
+impl ReportCell {
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), tone: Tone::Plain }
+        Self { text: text.into(), tone: CellTone::Plain }
     }
     /// A quantity, or a dash if it is absent.
     pub fn number(value: Option<impl ToString>) -> Self {
-        Self::toned(value.map_or_else(|| "–".to_string(), |value| value.to_string()), Tone::Number)
+        Self::with_tone(value.map_or_else(|| "–".to_string(), |value| value.to_string()), CellTone::Number)
     }
-    pub fn toned(text: impl Into<String>, tone: Tone) -> Self {
+    pub fn with_tone(text: impl Into<String>, tone: CellTone) -> Self {
         Self { text: text.into(), tone }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Table {
+pub struct ReportTable {
     /// Caption for screen readers; empty if the heading is enough.
     pub caption: String,
     /// Column names; empty for a list of labelled values.
     pub head: Vec<String>,
     /// The rows; the first cell of each row is its name.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<ReportCell>>,
 }
 
-impl Table {
+impl ReportTable {
     pub fn new(caption: &str, head: &[&str]) -> Self {
         Self {
             caption: caption.to_string(),
@@ -74,13 +74,13 @@ impl Table {
     /// Whether a column holds numbers, which are right-aligned.
     pub fn is_number(&self, column: &usize) -> bool {
         let cell = self.rows.first().and_then(|row| row.get(*column));
-        cell.is_some_and(|cell| matches!(cell.tone, Tone::Number | Tone::Good | Tone::Bad))
+        cell.is_some_and(|cell| matches!(cell.tone, CellTone::Number | CellTone::Good | CellTone::Bad))
     }
 }
 
 /// A picture with its text alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chart {
+pub struct ReportChart {
     pub title: String,
     /// Description of the picture.
     pub summary: String,
@@ -89,20 +89,20 @@ pub struct Chart {
     /// SVG markup; all texts in it are escaped.
     pub svg: String,
     /// The same data as numbers.
-    pub table: Table,
+    pub table: ReportTable,
 }
 
 /// A part of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Block {
+pub enum ReportBlock {
     Text(String),
     /// A highlighted paragraph.
     Warning(String),
-    Facts(Vec<(String, Cell)>),
-    Table(Table),
-    Chart(Chart),
+    Facts(Vec<(String, ReportCell)>),
+    Table(ReportTable),
+    Chart(ReportChart),
     /// A collapsed table of details, under a summary sentence.
-    More(String, Table),
+    More(String, ReportTable),
     Copy(String),
     /// A picture that is too wide for Markdown; its texts are escaped.
     Flame {
@@ -113,10 +113,10 @@ pub enum Block {
 
 /// A heading with its blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Section {
+pub struct ReportSection {
     pub title: String,
     /// CSS class of the section.
     pub kind: &'static str,
     /// The blocks.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<ReportBlock>,
 }

@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use metier_types::{Phase, Unit};
+use metier_types::{ColumnUnit, RunPhase};
 
-use crate::blocks::{Cell, Chart, Table};
-use crate::lines::Line;
+use crate::blocks::{ReportCell, ReportChart, ReportTable};
+use crate::chart_lines::ChartLine;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 190.0;
@@ -15,25 +15,25 @@ const RIGHT: f64 = 10.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 26.0;
 /// Maximum number of intervals with a tooltip.
-const TIPS: usize = 48;
+const MAX_TOOLTIPS: usize = 48;
 /// Number of rows in the table alternative.
-const ROWS: usize = 13;
+const TABLE_ROWS: usize = 13;
 /// Maximum number of marked phases.
-const PHASES: usize = 12;
+const MAX_PHASES: usize = 12;
 
 /// Format of a chart's values.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Scale {
-    In(Unit),
+pub enum ChartScale {
+    InUnit(ColumnUnit),
     /// A unit per second.
-    PerSecond(Unit),
+    PerSecond(ColumnUnit),
     Cores,
 }
 
-impl Scale {
-    fn write(self, value: f64) -> String {
+impl ChartScale {
+    fn format_value(self, value: f64) -> String {
         match self {
-            Self::In(unit) => unit.text(value),
+            Self::InUnit(unit) => unit.text(value),
             Self::PerSecond(unit) => format!("{}/s", unit.text(value)),
             Self::Cores if value == 0.0 => "0".to_string(),
             Self::Cores => format!("{value:.2}"),
@@ -41,10 +41,10 @@ impl Scale {
     }
 
     /// A round number at or above `most`, and the number of equal steps to it.
-    fn top(self, most: f64) -> (f64, usize) {
+    fn axis_top(self, most: f64) -> (f64, usize) {
         // Bytes use powers of two.
         let base = match self {
-            Self::In(Unit::Bytes) | Self::PerSecond(Unit::Bytes) if most >= 1024.0 => {
+            Self::InUnit(ColumnUnit::Bytes) | Self::PerSecond(ColumnUnit::Bytes) if most >= 1024.0 => {
                 1024f64.powi((most.ln() / 1024f64.ln()).floor() as i32)
             }
             _ => 1.0,
@@ -70,23 +70,28 @@ impl Scale {
 }
 
 /// Draws lines over a common time axis.
-pub fn chart(title: &str, scale: Scale, lines: Vec<Line>, phases: &[Phase]) -> Option<Chart> {
+pub fn draw_chart(
+    title: &str,
+    scale: ChartScale,
+    lines: Vec<ChartLine>,
+    phases: &[RunPhase],
+) -> Option<ReportChart> {
     let end = lines.iter().filter_map(|line| line.points.last()).map(|point| point.0).fold(0.0, f64::max);
     let start = lines.iter().filter_map(|line| line.points.first()).map(|point| point.0).fold(0.0, f64::min);
-    let most = lines.iter().map(Line::most).fold(0.0, f64::max);
+    let most = lines.iter().map(ChartLine::max_value).fold(0.0, f64::max);
     if end <= start || lines.is_empty() {
         return None;
     }
-    let (top, steps) = scale.top(if most > 0.0 { most } else { 1.0 });
+    let (top, steps) = scale.axis_top(if most > 0.0 { most } else { 1.0 });
     let x = |time: f64| LEFT + (time - start) / (end - start) * (WIDTH - LEFT - RIGHT);
     let y = |value: f64| HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM);
-    let named: Vec<&Line> = lines.iter().filter(|line| !line.is_faint).collect();
-    let summary = summary(&named, scale);
+    let named: Vec<&ChartLine> = lines.iter().filter(|line| !line.is_faint).collect();
+    let summary = summarize_lines(&named, scale);
     let mut svg = format!(
         "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-        escaped(&format!("{title} over time: {summary}"))
+        escape_markup(&format!("{title} over time: {summary}"))
     );
-    for (at, phase) in phases.iter().take(PHASES).enumerate() {
+    for (at, phase) in phases.iter().take(MAX_PHASES).enumerate() {
         let (from, to) =
             (x(phase.from_seconds.get().clamp(start, end)), x(phase.to_seconds.get().clamp(start, end)));
         let shade = if at % 2 == 0 { "band" } else { "band odd" };
@@ -102,7 +107,7 @@ pub fn chart(title: &str, scale: Scale, lines: Vec<Line>, phases: &[Phase]) -> O
                 "<text class=\"phase\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 from + 3.0,
                 TOP + 10.0,
-                escaped(&crate::words::shortened(&phase.name, 24))
+                escape_markup(&crate::value_format::shorten(&phase.name, 24))
             );
         }
     }
@@ -115,7 +120,7 @@ pub fn chart(title: &str, scale: Scale, lines: Vec<Line>, phases: &[Phase]) -> O
             y(value),
             LEFT - 6.0,
             y(value) + 3.5,
-            escaped(&scale.write(value))
+            escape_markup(&scale.format_value(value))
         );
     }
     for (time, text) in time_ticks(start, end) {
@@ -152,18 +157,20 @@ pub fn chart(title: &str, scale: Scale, lines: Vec<Line>, phases: &[Phase]) -> O
         let faint = if line.is_faint { " faint" } else { "" };
         let _ = write!(svg, "<path class=\"line c{colour}{faint}\" d=\"{path}\"/>");
     }
-    tips(&mut svg, &named, scale, start, end, x);
+    draw_tooltips(&mut svg, &named, scale, start, end, x);
     svg.push_str("</svg>");
     let legend = match named.len() {
         1 => Vec::new(),
         _ => named.iter().map(|line| (line.label.clone(), line.colour % 8)).collect(),
     };
-    let table = table(title, &named, scale, start, end);
-    Some(Chart { title: title.to_string(), summary, legend, svg, table })
+    let table = value_table(title, &named, scale, start, end);
+    Some(ReportChart { title: title.to_string(), summary, legend, svg, table })
 }
 
-fn summary(lines: &[&Line], scale: Scale) -> String {
-    let one = |line: &&Line| format!("most {}, mean {}", scale.write(line.most()), scale.write(mean(line)));
+fn summarize_lines(lines: &[&ChartLine], scale: ChartScale) -> String {
+    let one = |line: &&ChartLine| {
+        format!("most {}, mean {}", scale.format_value(line.max_value()), scale.format_value(time_mean(line)))
+    };
     match lines {
         [line] => one(line),
         lines => {
@@ -173,7 +180,7 @@ fn summary(lines: &[&Line], scale: Scale) -> String {
 }
 
 /// Mean over time, by the trapezoidal rule.
-fn mean(line: &Line) -> f64 {
+fn time_mean(line: &ChartLine) -> f64 {
     let area: f64 =
         line.points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0).sum();
     match (line.points.first(), line.points.last()) {
@@ -182,15 +189,22 @@ fn mean(line: &Line) -> f64 {
     }
 }
 
-fn tips(svg: &mut String, lines: &[&Line], scale: Scale, start: f64, end: f64, x: impl Fn(f64) -> f64) {
-    let each = (end - start) / TIPS as f64;
-    for at in 0..TIPS {
+fn draw_tooltips(
+    svg: &mut String,
+    lines: &[&ChartLine],
+    scale: ChartScale,
+    start: f64,
+    end: f64,
+    x: impl Fn(f64) -> f64,
+) {
+    let each = (end - start) / MAX_TOOLTIPS as f64;
+    for at in 0..MAX_TOOLTIPS {
         let (from, middle) = (start + each * at as f64, start + each * (at as f64 + 0.5));
-        let mut text = seconds(middle, end - start);
+        let mut text = format_time(middle, end - start);
         for line in lines {
-            if let Some(value) = line.at(middle) {
+            if let Some(value) = line.value_at(middle) {
                 let label = if lines.len() > 1 { format!("{} ", line.label) } else { String::new() };
-                text.push_str(&format!("\n{label}{}", scale.write(value)));
+                text.push_str(&format!("\n{label}{}", scale.format_value(value)));
             }
         }
         let _ = write!(
@@ -199,27 +213,31 @@ fn tips(svg: &mut String, lines: &[&Line], scale: Scale, start: f64, end: f64, x
             x(from),
             x(from + each) - x(from),
             HEIGHT - TOP - BOTTOM,
-            escaped(&text)
+            escape_markup(&text)
         );
     }
 }
 
-fn table(title: &str, lines: &[&Line], scale: Scale, start: f64, end: f64) -> Table {
-    let mut table = Table::new(&format!("{title} over time"), &["time"]);
+fn value_table(title: &str, lines: &[&ChartLine], scale: ChartScale, start: f64, end: f64) -> ReportTable {
+    let mut table = ReportTable::new(&format!("{title} over time"), &["time"]);
     table.head.extend(
         lines.iter().map(|line| if lines.len() == 1 { title.to_string() } else { line.label.clone() }),
     );
-    for at in 0..ROWS {
-        let time = start + (end - start) * at as f64 / (ROWS - 1) as f64;
-        let mut row = vec![Cell::text(seconds(time, end - start))];
-        row.extend(lines.iter().map(|line| Cell::number(line.at(time).map(|value| scale.write(value)))));
+    for at in 0..TABLE_ROWS {
+        let time = start + (end - start) * at as f64 / (TABLE_ROWS - 1) as f64;
+        let mut row = vec![ReportCell::text(format_time(time, end - start))];
+        row.extend(
+            lines
+                .iter()
+                .map(|line| ReportCell::number(line.value_at(time).map(|value| scale.format_value(value)))),
+        );
         table.rows.push(row);
     }
     table
 }
 
 /// Formats a time for an axis of this length.
-fn seconds(time: f64, span: f64) -> String {
+fn format_time(time: f64, span: f64) -> String {
     if span >= 7200.0 {
         format!("{:.1} h", time / 3600.0)
     } else if span >= 120.0 {
@@ -242,13 +260,13 @@ fn time_ticks(start: f64, end: f64) -> Vec<(f64, String)> {
     let step = STEPS.into_iter().find(|step| (end - start) / step <= 7.0).unwrap_or((end - start) / 5.0);
     let text = |time: f64| {
         if step >= 3600.0 {
-            format!("{} h", round(time / 3600.0))
+            format!("{} h", round_digits(time / 3600.0))
         } else if step >= 60.0 {
-            format!("{} min", round(time / 60.0))
+            format!("{} min", round_digits(time / 60.0))
         } else if step >= 0.1 {
-            format!("{} s", round(time))
+            format!("{} s", round_digits(time))
         } else {
-            format!("{} ms", round(time * 1e3))
+            format!("{} ms", round_digits(time * 1e3))
         }
     };
     let first = (start / step).ceil() as i64;
@@ -260,12 +278,12 @@ fn time_ticks(start: f64, end: f64) -> Vec<(f64, String)> {
 }
 
 /// Removes digits that come from binary fractions.
-fn round(x: f64) -> f64 {
+fn round_digits(x: f64) -> f64 {
     (x * 1e4).round() / 1e4
 }
 
 /// Escapes text for markup and double-quoted attributes. Characters that XML forbids are replaced.
-pub fn escaped(text: &str) -> String {
+pub fn escape_markup(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -289,15 +307,15 @@ mod tests {
     #[test]
     fn axes_end_at_round_values_in_their_unit() {
         for (scale, most, top, text) in [
-            (Scale::Cores, 1.93, 2.0, "2.00"),
-            (Scale::Cores, 0.11, 0.12, "0.12"),
-            (Scale::In(Unit::Bytes), 200.0 * 1_048_576.0, 209_715_200.0, "200 MiB"),
-            (Scale::PerSecond(Unit::Bytes), 900.0, 1000.0, "0.98 KiB/s"),
-            (Scale::In(Unit::Watts), 7.4, 8.0, "8.00 W"),
+            (ChartScale::Cores, 1.93, 2.0, "2.00"),
+            (ChartScale::Cores, 0.11, 0.12, "0.12"),
+            (ChartScale::InUnit(ColumnUnit::Bytes), 200.0 * 1_048_576.0, 209_715_200.0, "200 MiB"),
+            (ChartScale::PerSecond(ColumnUnit::Bytes), 900.0, 1000.0, "0.98 KiB/s"),
+            (ChartScale::InUnit(ColumnUnit::Watts), 7.4, 8.0, "8.00 W"),
         ] {
-            let (got, _) = scale.top(most);
+            let (got, _) = scale.axis_top(most);
             assert!((got - top).abs() < top * 1e-9, "{most}: {got}");
-            assert_eq!(scale.write(got), text);
+            assert_eq!(scale.format_value(got), text);
         }
     }
 
@@ -318,7 +336,7 @@ mod tests {
     #[test]
     fn nothing_in_a_name_is_markup() {
         assert_eq!(
-            escaped("<a b=\"c\" d='e'>&\u{1}"),
+            escape_markup("<a b=\"c\" d='e'>&\u{1}"),
             "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;\u{fffd}"
         );
     }

@@ -1,8 +1,8 @@
 //! Flame graphs from collapsed stacks: time by function, and the differences between two runs.
 //!
-//! - [`stacks`]: the text form `frame;frame;frame count`, one stack per line, which most profiling
+//! - [`collapsed_stacks`]: the text form `frame;frame;frame count`, one stack per line, which most profiling
 //!   tools read and write.
-//! - [`layout`]: selects the frames that are wide enough, and places them.
+//! - [`lay_out_frames`]: selects the frames that are wide enough, and places them.
 //! - [`draw`]: the picture as SVG. It is readable without scripts (tooltips); a small script adds
 //!   zoom and search.
 //!
@@ -10,12 +10,12 @@
 //! untrusted and always escaped. Depth, number of frames and picture size are bounded; omissions
 //! are reported.
 
+pub mod collapsed_stacks;
 pub mod draw;
 pub mod layout;
-pub mod stacks;
 
-pub use draw::{Against, embedded, standalone};
-pub use stacks::{StackError, Stacks};
+pub use collapsed_stacks::{CollapsedStacks, StackError};
+pub use draw::{FlameBaseline, embedded_svg, standalone_svg};
 
 /// The script for all flame graphs of a page.
 pub const SCRIPT: &str = include_str!("../templates/flame.js");

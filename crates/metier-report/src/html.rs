@@ -3,17 +3,17 @@
 
 use askama::Template;
 
-use crate::blocks::{Block, Section};
+use crate::blocks::{ReportBlock, ReportSection};
 use crate::flame::{SCRIPT, SCRIPT_DIGEST};
-use crate::words::moment;
+use crate::value_format::format_moment;
 use crate::{Error, ReportRecord};
 
 #[derive(Template)]
 #[template(path = "report.html")]
-struct Page<'a> {
+struct HtmlReport<'a> {
     title: &'a str,
     record: &'a ReportRecord,
-    sections: &'a [Section],
+    sections: &'a [ReportSection],
     style: &'static str,
     script: &'static str,
     policy: String,
@@ -21,24 +21,26 @@ struct Page<'a> {
 }
 
 /// Forbids all fetches; the only allowed script is that of the flame graphs, by its digest.
-fn policy(has_flame: bool) -> String {
+fn content_policy(has_flame: bool) -> String {
     let script = if has_flame { format!("; script-src '{SCRIPT_DIGEST}'") } else { String::new() };
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'{script}"
     )
 }
 
-pub fn page(title: &str, record: &ReportRecord, sections: &[Section]) -> Result<String, Error> {
-    let has_flame =
-        sections.iter().flat_map(|section| &section.blocks).any(|block| matches!(block, Block::Flame { .. }));
-    let page = Page {
+pub fn render_html(title: &str, record: &ReportRecord, sections: &[ReportSection]) -> Result<String, Error> {
+    let has_flame = sections
+        .iter()
+        .flat_map(|section| &section.blocks)
+        .any(|block| matches!(block, ReportBlock::Flame { .. }));
+    let page = HtmlReport {
         title,
         record,
         sections,
         style: include_str!("../templates/report.css"),
         script: if has_flame { SCRIPT } else { "" },
-        policy: policy(has_flame),
-        made: moment(record.made),
+        policy: content_policy(has_flame),
+        made: format_moment(record.made),
     };
     Ok(page.render()?)
 }

@@ -1,70 +1,70 @@
 //! Reports and flame graphs, each as one self-contained file.
 //!
-//! - [`Report`]: the results of runs as HTML, Markdown and JSON (`metier.report/1`): verdict,
+//! - [`RunReport`]: the results of runs as HTML, Markdown and JSON (`metier.report/1`): verdict,
 //!   reliability, recommended requests and limits, comparison, charts, stages, processes.
 //! - [`flame`]: time by function, and the differences between two runs, as SVG.
 //! - [`figure`]: panels of lines, dots and bars, as SVG or PNG.
-//! - [`advice`]: recommended requests and limits for a scheduler, with reasons.
+//! - [`resource_advice`]: recommended requests and limits for a scheduler, with reasons.
 //!
 //! Invariants: no I/O, no clock; the same input gives the same bytes. All texts of a run are
 //! untrusted and escaped: names may contain `<script>`. A file refers to nothing outside itself.
 //! Absent values are reported as missing with the reason, never drawn as 0. Lists and pictures are
 //! bounded and report their omissions.
 
-pub mod advice;
 pub mod blocks;
 mod chart;
+mod chart_lines;
 mod error;
 pub mod figure;
 pub mod flame;
 mod html;
-mod lines;
 mod markdown;
-pub mod record;
+pub mod report_record;
+pub mod resource_advice;
 mod sections;
-mod words;
+mod value_format;
 
 use metier_stats::{CompareOptions, batch_spread, compare};
-use metier_types::{Exit, Extra, ProcessTree, Run, Schema, Series, Timestamp};
+use metier_types::{ExtraFields, ProcessTree, RecordSchema, Run, RunExit, Series, UtcTimestamp};
 
-pub use advice::{Advice, Firmness};
 pub use error::Error;
-pub use record::{ReportRecord, SubjectRecord};
-pub use words::shell_words;
+pub use report_record::{ReportRecord, SubjectRecord};
+pub use resource_advice::{AdviceFirmness, ResourceAdvice};
+pub use value_format::shell_words;
 
 /// Maximum number of subjects in a report.
-pub const MOST_SUBJECTS: usize = 8;
+pub const MAX_SUBJECTS: usize = 8;
 
 /// A run with its series, stacks and other data.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub struct ReportedRun {
     pub run: Run,
     /// The verdict of the run, in one sentence.
     pub verdict: String,
     pub series: Vec<Series>,
     pub tree: Option<ProcessTree>,
     /// Sampled stacks, if there are any.
-    pub stacks: Option<flame::Stacks>,
+    pub stacks: Option<flame::CollapsedStacks>,
 }
 
 /// A subject of a report: a run, or repetitions of one batch.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Subject {
+pub struct ReportSubject {
     /// Display name.
     pub label: String,
     /// The runs; at least one.
-    pub runs: Vec<Measured>,
+    pub runs: Vec<ReportedRun>,
 }
 
-impl Subject {
+impl ReportSubject {
     /// The representative run for charts and tables: the one with the median wall time.
-    pub fn shown(&self) -> Option<&Measured> {
-        let is_good = |measured: &&Measured| {
+    pub fn representative_run(&self) -> Option<&ReportedRun> {
+        let is_good = |measured: &&ReportedRun| {
             let exit = measured.run.exit.as_ref();
-            !measured.run.context.warmup && exit.is_some_and(Exit::is_complete)
+            !measured.run.context.warmup && exit.is_some_and(RunExit::is_complete)
         };
-        let wall = |measured: &&Measured| measured.run.summary.wall_seconds.map_or(0.0, |wall| wall.get());
-        let mut candidates: Vec<&Measured> = self.runs.iter().filter(is_good).collect();
+        let wall = |measured: &&ReportedRun| measured.run.summary.wall_seconds.map_or(0.0, |wall| wall.get());
+        let mut candidates: Vec<&ReportedRun> = self.runs.iter().filter(is_good).collect();
         if candidates.is_empty() {
             candidates = self.runs.iter().collect();
         }
@@ -72,28 +72,28 @@ impl Subject {
         candidates.get(candidates.len().saturating_sub(1) / 2).copied()
     }
 
-    fn records(&self) -> Vec<Run> {
+    fn run_records(&self) -> Vec<Run> {
         self.runs.iter().map(|measured| measured.run.clone()).collect()
     }
 }
 
 /// A report that can be rendered in several forms.
 #[derive(Debug)]
-pub struct Report {
+pub struct RunReport {
     record: ReportRecord,
-    sections: Vec<blocks::Section>,
+    sections: Vec<blocks::ReportSection>,
     title: String,
 }
 
-impl Report {
+impl RunReport {
     /// Builds a report on the subjects and compares the first with each of the others. `made_by`
     /// names program and version.
-    pub fn new(subjects: &[Subject], made: Timestamp, made_by: &str) -> Result<Self, Error> {
+    pub fn new(subjects: &[ReportSubject], made: UtcTimestamp, made_by: &str) -> Result<Self, Error> {
         if subjects.is_empty() || subjects.iter().any(|subject| subject.runs.is_empty()) {
             return Err(Error::Empty);
         }
-        if subjects.len() > MOST_SUBJECTS {
-            return Err(Error::TooMany { given: subjects.len(), most: MOST_SUBJECTS });
+        if subjects.len() > MAX_SUBJECTS {
+            return Err(Error::TooMany { given: subjects.len(), most: MAX_SUBJECTS });
         }
         let mut comparisons = Vec::new();
         let mut refusals = Vec::new();
@@ -104,7 +104,7 @@ impl Report {
                     label_b: other.label.clone(),
                     ..CompareOptions::default()
                 };
-                match compare(&first.records(), &other.records(), &options) {
+                match compare(&first.run_records(), &other.run_records(), &options) {
                     Ok(comparison) => comparisons.push(comparison),
                     // A failed side can still be reported, but not compared.
                     Err(error) => refusals.push(format!("{} and {}: {error}", first.label, other.label)),
@@ -113,29 +113,29 @@ impl Report {
         }
         let mut records = Vec::new();
         for subject in subjects {
-            let shown = subject.shown().ok_or(Error::Empty)?;
+            let shown = subject.representative_run().ok_or(Error::Empty)?;
             records.push(SubjectRecord {
                 label: subject.label.clone(),
                 runs: subject.runs.iter().map(|measured| measured.run.id).collect(),
                 shown: shown.run.id,
                 verdict: shown.verdict.clone(),
-                spread: batch_spread(&subject.records())?,
-                advice: advice::advise(&subject.runs),
-                extra: Extra::new(),
+                spread: batch_spread(&subject.run_records())?,
+                advice: resource_advice::advise_resources(&subject.runs),
+                extra: ExtraFields::new(),
             });
         }
         let record = ReportRecord {
-            schema: Schema::new(),
+            schema: RecordSchema::new(),
             made,
             made_by: made_by.to_string(),
             subjects: records,
             comparisons,
             refusals,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         let labels: Vec<&str> = subjects.iter().map(|subject| subject.label.as_str()).collect();
         let title = labels.join(" · ");
-        let sections = sections::all(subjects, &record);
+        let sections = sections::report_sections(subjects, &record);
         Ok(Self { record, sections, title })
     }
 
@@ -144,12 +144,12 @@ impl Report {
     }
 
     /// Renders one self-contained HTML file.
-    pub fn html(&self) -> Result<String, Error> {
-        html::page(&self.title, &self.record, &self.sections)
+    pub fn to_html(&self) -> Result<String, Error> {
+        html::render_html(&self.title, &self.record, &self.sections)
     }
 
     /// Renders Markdown for merge requests and terminals.
-    pub fn markdown(&self) -> String {
-        markdown::page(&self.title, &self.record, &self.sections)
+    pub fn to_markdown(&self) -> String {
+        markdown::render_markdown(&self.title, &self.record, &self.sections)
     }
 }

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::http::config::HttpConfig;
-use crate::placement_cache::Soprano;
-use crate::power::Power;
+use crate::placement_cache::SopranoConfig;
+use crate::power::NodePowerConfig;
 
 /// One thing that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Check {
+pub struct DoctorCheck {
     /// What was checked.
     pub name: String,
     /// Whether it is as it should be.
@@ -25,11 +25,11 @@ pub struct Check {
 }
 
 /// What `/api/v1/doctor` asks. It may block; it is asked once at a time.
-pub type Doctor = Arc<dyn Fn() -> Vec<Check> + Send + Sync>;
+pub type DoctorCallback = Arc<dyn Fn() -> Vec<DoctorCheck> + Send + Sync>;
 
 /// A job of the Jenkins-shaped door, with its defaults.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Job {
+pub struct JenkinsJobConfig {
     pub name: String,
     /// Id or name of the device that its sessions are for.
     pub device: Option<String>,
@@ -37,28 +37,32 @@ pub struct Job {
     pub defaults: serde_json::Map<String, serde_json::Value>,
 }
 
-impl Job {
+impl JenkinsJobConfig {
     /// What a job has that has no run file of its own: an application that never ends must not keep the device for ever, and
     /// what it says of itself is listened to.
-    pub fn usual() -> serde_json::Map<String, serde_json::Value> {
+    pub fn default_fields() -> serde_json::Map<String, serde_json::Value> {
         let fields = serde_json::json!({ "timeout": "10m", "listen": { "socket": true, "pywaggle": true } });
         fields.as_object().cloned().unwrap_or_default()
     }
 }
 
-impl std::str::FromStr for Job {
+impl std::str::FromStr for JenkinsJobConfig {
     type Err = Error;
-    /// `NAME` or `NAME=DEVICE`.
+    /// `WANT_NAME` or `NAME=DEVICE`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let (name, device) = match text.split_once('=') {
             Some((name, device)) => (name, Some(device)),
             None => (text, None),
         };
         let is_device = device.is_none_or(|device| device.parse::<metier_types::DeviceId>().is_ok());
-        if !is_device || !crate::http::parameter::Form::Job.fits(name) {
-            return Err(Error::BadJob { got: crate::http::problem::shorten(text) });
+        if !is_device || !crate::http::parameter::ParameterForm::Job.accepts(name) {
+            return Err(Error::BadJob { got: crate::http::problem::shorten_text(text) });
         }
-        Ok(Self { name: name.to_string(), device: device.map(str::to_string), defaults: Self::usual() })
+        Ok(Self {
+            name: name.to_string(),
+            device: device.map(str::to_string),
+            defaults: Self::default_fields(),
+        })
     }
 }
 
@@ -67,15 +71,15 @@ impl std::str::FromStr for Job {
 pub struct Config {
     pub http: HttpConfig,
     /// The jobs of the Jenkins-shaped door; where there are none, any name is one.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<JenkinsJobConfig>,
     /// Program and version, for `/metrics` and `/openapi.json`.
     pub version: String,
     /// What this host lets us measure.
-    pub doctor: Option<Doctor>,
+    pub doctor: Option<DoctorCallback>,
     /// The SOPRANO profiler's doors.
-    pub soprano: Soprano,
+    pub soprano: SopranoConfig,
     /// What the power of this node is found with; `None` where nobody looks at it.
-    pub power: Option<Power>,
+    pub power: Option<NodePowerConfig>,
 }
 
 impl fmt::Debug for Config {
@@ -104,7 +108,7 @@ impl From<HttpConfig> for Config {
             jobs: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             doctor: None,
-            soprano: Soprano::default(),
+            soprano: SopranoConfig::default(),
             power: None,
         }
     }

@@ -1,5 +1,5 @@
 //! Why the server could not start or go on. What goes wrong within a request is a
-//! [`Problem`](crate::Problem) to its client instead.
+//! [`ProblemDetails`](crate::ProblemDetails) to its client instead.
 
 use std::net::SocketAddr;
 
@@ -10,16 +10,16 @@ pub enum Error {
     /// Another program has the port.
     #[error(
         "cannot listen on {address}: the port is taken, perhaps by another metier; stop that, or choose another with --listen {}:PORT (port 0 picks a free one)",
-        host(.address)
+        host_text(.address)
     )]
-    Taken {
+    AddressInUse {
         /// What was asked for.
         address: SocketAddr,
     },
     /// A port that this user may not have.
     #[error(
         "cannot listen on {address}: ports below 1024 need a privilege; choose a higher one with --listen {}:7001",
-        host(.address)
+        host_text(.address)
     )]
     Privileged {
         /// What was asked for.
@@ -67,7 +67,7 @@ pub enum Error {
         "refusing to show metrics to whoever reaches {address}: open them by name (--open metrics), or listen on 127.0.0.1:{}",
         .address.port()
     )]
-    ClosedFigures {
+    ClosedEstimatorMetrics {
         /// What was asked for.
         address: SocketAddr,
     },
@@ -100,7 +100,7 @@ pub enum Error {
     },
     /// A word that names nothing that can be opened.
     #[error("cannot open {got:?}: no such door; want one of {}", .known.join(", "))]
-    UnknownDoor { got: String, known: &'static [&'static str] },
+    UnknownInterface { got: String, known: &'static [&'static str] },
     /// A job that cannot be one.
     #[error(
         "{got:?} is not a job; want NAME or NAME=DEVICE with 1 to 100 letters, digits, '-', '_' or '.' in its name"
@@ -123,7 +123,7 @@ pub enum Error {
     },
 }
 
-fn host(address: &SocketAddr) -> String {
+fn host_text(address: &SocketAddr) -> String {
     match address {
         SocketAddr::V4(v4) => v4.ip().to_string(),
         SocketAddr::V6(v6) => format!("[{}]", v6.ip()),

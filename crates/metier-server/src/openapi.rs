@@ -6,39 +6,39 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::http::guard::{Access, Door, access, door};
-use crate::http::parameter::{Parameter, Place};
-use crate::http::problem::{PROBLEM_JSON, Problem};
-use crate::http::{Answer, Route, Sent};
+use crate::http::access_control::{ApiDialect, RouteAccess, api_dialect, route_access};
+use crate::http::parameter::{ParameterLocation, RouteParameter};
+use crate::http::problem::{PROBLEM_JSON, ProblemDetails};
+use crate::http::{ApiRoute, RequestContent, ResponseContent};
 
 /// The document of a server with these routes.
-pub fn document<S>(routes: &[Route<S>]) -> Value {
+pub fn build_document<S>(routes: &[ApiRoute<S>]) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|s| s.definitions_path = "/components/schemas".into())
         .into_generator();
-    let problem = generator.subschema_for::<Problem>().to_value();
+    let problem = generator.subschema_for::<ProblemDetails>().to_value();
     let mut paths = Map::new();
     for route in routes {
         let good = match route.answer {
-            Answer::Json(schema) => {
+            ResponseContent::Json(schema) => {
                 json!({"application/json": {"schema": schema(&mut generator).to_value()}})
             }
-            Answer::Text(media_type) => json!({media_type: {"schema": {"type": "string"}}}),
+            ResponseContent::Text(media_type) => json!({media_type: {"schema": {"type": "string"}}}),
         };
         let sent = match route.sent {
-            Sent::Nothing => None,
-            Sent::Document(types, schema) => {
+            RequestContent::Nothing => None,
+            RequestContent::Document(types, schema) => {
                 let schema = schema(&mut generator).to_value();
                 let content: Map<String, Value> =
                     types.iter().map(|kind| (kind.to_string(), json!({"schema": schema}))).collect();
                 Some(json!({"content": content}))
             }
-            Sent::Bytes(kind) => {
+            RequestContent::Bytes(kind) => {
                 Some(json!({"content": {kind: {"schema": {"type": "string", "format": "binary"}}}}))
             }
         };
         let item = paths.entry(route.path).or_insert_with(|| json!({}));
-        item[route.verb.word()] = operation(route, good, sent, &problem);
+        item[route.verb.openapi_name()] = operation_object(route, good, sent, &problem);
     }
     json!({
         "openapi": "3.1.0",
@@ -69,37 +69,39 @@ pub fn document<S>(routes: &[Route<S>]) -> Value {
     })
 }
 
-fn operation<S>(route: &Route<S>, good: Value, sent: Option<Value>, problem: &Value) -> Value {
+fn operation_object<S>(route: &ApiRoute<S>, good: Value, sent: Option<Value>, problem: &Value) -> Value {
     let mut responses = Map::new();
     let good = match route.good {
         204 => json!({"description": "Done."}),
         202 => json!({"description": "It waits in the queue.", "content": good}),
-        201 if door(route.path) == Door::Jenkins => {
+        201 if api_dialect(route.path) == ApiDialect::Jenkins => {
             json!({"description": "It waits in the queue; `Location` says where.", "content": good})
         }
         _ => json!({"description": "What was asked for.", "content": good}),
     };
     responses.insert(route.good.to_string(), good);
-    let needs_token = access(route.path) != Access::Open;
+    let needs_token = route_access(route.path) != RouteAccess::Open;
     let shared: &[u16] = if needs_token { &[400, 401] } else { &[400] };
     for status in shared.iter().chain(route.also) {
         let response = match status {
             202 => json!({"description": "It was told to end; its record says when it has."}),
             304 => json!({"description": "What the client has is still right."}),
-            _ => json!({"description": reason(*status), "content": {PROBLEM_JSON: {"schema": problem}}}),
+            _ => {
+                json!({"description": status_description(*status), "content": {PROBLEM_JSON: {"schema": problem}}})
+            }
         };
         responses.insert(status.to_string(), response);
     }
     let mut operation = json!({
         "operationId": route.operation,
         "summary": route.summary,
-        "parameters": route.parameters.iter().map(parameter).collect::<Vec<_>>(),
+        "parameters": route.parameters.iter().map(parameter_object).collect::<Vec<_>>(),
         "responses": responses,
     });
     if let Some(sent) = sent {
         operation["requestBody"] = sent;
     }
-    if door(route.path) == Door::Jenkins {
+    if api_dialect(route.path) == ApiDialect::Jenkins {
         operation["security"] = json!([{}, {"token": []}, {"jenkins": []}]);
     } else if needs_token {
         // The empty choice: on a loopback address no token is needed unless one was set.
@@ -108,17 +110,17 @@ fn operation<S>(route: &Route<S>, good: Value, sent: Option<Value>, problem: &Va
     operation
 }
 
-fn parameter(parameter: &Parameter) -> Value {
+fn parameter_object(parameter: &RouteParameter) -> Value {
     json!({
         "name": parameter.name,
-        "in": match parameter.place { Place::Path => "path", Place::Query => "query" },
+        "in": match parameter.place { ParameterLocation::Path => "path", ParameterLocation::Query => "query" },
         "required": parameter.is_needed,
         "description": parameter.about,
         "schema": parameter.form.schema(),
     })
 }
 
-fn reason(status: u16) -> &'static str {
+fn status_description(status: u16) -> &'static str {
     match status {
         400 => "A parameter is unknown or not right; `errors` says which and what would be.",
         401 => "The token is needed and was not shown.",
@@ -154,7 +156,7 @@ mod tests {
                 _ => {}
             }
         }
-        let document = document(ROUTES);
+        let document = build_document(ROUTES);
         let mut references = Vec::new();
         walk(&document, &mut references);
         assert!(references.len() > 10);
@@ -171,7 +173,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), ROUTES.len());
         for route in ROUTES {
-            let declared = route.parameters.iter().filter(|p| p.place == Place::Path);
+            let declared = route.parameters.iter().filter(|p| p.place == ParameterLocation::Path);
             let in_path: Vec<&str> =
                 route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
             assert_eq!(declared.map(|p| p.name).collect::<Vec<_>>(), in_path, "{}", route.path);

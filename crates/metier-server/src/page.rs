@@ -8,37 +8,37 @@ use std::fmt::Write as _;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use crate::http::{Reply, Route};
+use crate::http::{ApiRoute, HandlerResponse};
 
 #[derive(rust_embed::Embed)]
 #[folder = "../../web/dist/"]
-struct Dist;
+struct PageAssets;
 
 /// A file of the page with the digest of its content.
-struct File {
+struct EmbeddedFile {
     content: Cow<'static, [u8]>,
     digest: [u8; 32],
 }
 
 /// Where files come from; tests bring their own.
-type Files = fn(&str) -> Option<File>;
+type EmbeddedFileLookup = fn(&str) -> Option<EmbeddedFile>;
 
-fn embedded(path: &str) -> Option<File> {
-    Dist::get(path).map(|file| File { content: file.data, digest: file.metadata.sha256_hash() })
+fn find_embedded_file(path: &str) -> Option<EmbeddedFile> {
+    PageAssets::get(path).map(|file| EmbeddedFile { content: file.data, digest: file.metadata.sha256_hash() })
 }
 
 /// The page itself, or the page that says how to get it.
-pub fn index<S>(routes: &[Route<S>], headers: &HeaderMap) -> Reply {
-    let page = find(embedded, "/index.html", headers);
-    page.unwrap_or_else(|| Reply::new("text/html; charset=utf-8", without_page(routes)))
+pub fn serve_index<S>(routes: &[ApiRoute<S>], headers: &HeaderMap) -> HandlerResponse {
+    let page = reply_with_file(find_embedded_file, "/index.html", headers);
+    page.unwrap_or_else(|| HandlerResponse::new("text/html; charset=utf-8", route_list_page(routes)))
 }
 
 /// A file of the page.
-pub fn file(path: &str, headers: &HeaderMap) -> Option<Reply> {
-    find(embedded, path, headers)
+pub fn serve_page_file(path: &str, headers: &HeaderMap) -> Option<HandlerResponse> {
+    reply_with_file(find_embedded_file, path, headers)
 }
 
-fn find(files: Files, path: &str, headers: &HeaderMap) -> Option<Reply> {
+fn reply_with_file(files: EmbeddedFileLookup, path: &str, headers: &HeaderMap) -> Option<HandlerResponse> {
     let name = path.strip_prefix('/')?;
     let file = files(name)?;
     let tag: String = file.digest[..16].iter().fold(String::from("\""), |mut tag, byte| {
@@ -50,10 +50,12 @@ fn find(files: Files, path: &str, headers: &HeaderMap) -> Option<Reply> {
         known.split(',').map(str::trim).any(|known| known == "*" || known.trim_start_matches("W/") == tag)
     });
     let mut reply = match is_kept {
-        true => {
-            Reply { status: StatusCode::NOT_MODIFIED, headers: HeaderMap::new(), body: Default::default() }
-        }
-        false => Reply::new(media_type(name), file.content.into_owned()),
+        true => HandlerResponse {
+            status: StatusCode::NOT_MODIFIED,
+            headers: HeaderMap::new(),
+            body: Default::default(),
+        },
+        false => HandlerResponse::new(media_type(name), file.content.into_owned()),
     };
     let keep = match name.starts_with("assets/") {
         true => "public, max-age=31536000, immutable",
@@ -82,7 +84,7 @@ fn media_type(name: &str) -> &'static str {
     }
 }
 
-fn without_page<S>(routes: &[Route<S>]) -> String {
+fn route_list_page<S>(routes: &[ApiRoute<S>]) -> String {
     let mut list = String::new();
     for route in routes.iter().filter(|route| route.path != "/") {
         // Paths and summaries are our own words, and free of what HTML would take as its own.
@@ -100,53 +102,58 @@ mod tests {
     use super::*;
     use crate::routes::ROUTES;
 
-    fn fixture(path: &str) -> Option<File> {
+    fn fixture(path: &str) -> Option<EmbeddedFile> {
         let content: &[u8] = match path {
             "index.html" => b"<!doctype html>",
             "assets/index-1a2b3c.js" => b"let x",
             _ => return None,
         };
-        Some(File { content: content.into(), digest: [content.len() as u8; 32] })
+        Some(EmbeddedFile { content: content.into(), digest: [content.len() as u8; 32] })
     }
 
     #[test]
     fn hashed_files_are_kept_for_ever_and_others_asked_for_again() {
         let none = HeaderMap::new();
-        let script = find(fixture, "/assets/index-1a2b3c.js", &none).unwrap();
+        let script = reply_with_file(fixture, "/assets/index-1a2b3c.js", &none).unwrap();
         assert!(script.headers[header::CACHE_CONTROL].to_str().unwrap().contains("immutable"));
         assert_eq!(script.headers[header::CONTENT_TYPE], "text/javascript; charset=utf-8");
-        let index = find(fixture, "/index.html", &none).unwrap();
+        let index = reply_with_file(fixture, "/index.html", &none).unwrap();
         assert_eq!(index.headers[header::CACHE_CONTROL], "no-cache");
         assert_eq!(&index.body[..], b"<!doctype html>");
     }
 
     #[test]
     fn a_client_that_has_the_file_is_told_so() {
-        let tag = find(fixture, "/index.html", &HeaderMap::new()).unwrap().headers[header::ETAG].clone();
+        let tag =
+            reply_with_file(fixture, "/index.html", &HeaderMap::new()).unwrap().headers[header::ETAG].clone();
         let text = tag.to_str().unwrap().to_string();
         for known in [text.clone(), format!("W/{text}"), format!("\"other\", {text}"), "*".to_string()] {
             let value = HeaderValue::from_str(&known).unwrap();
-            let reply = find(fixture, "/index.html", &HeaderMap::from_iter([(header::IF_NONE_MATCH, value)]));
+            let reply = reply_with_file(
+                fixture,
+                "/index.html",
+                &HeaderMap::from_iter([(header::IF_NONE_MATCH, value)]),
+            );
             let reply = reply.unwrap();
             assert_eq!(reply.status, 304, "{known}");
             assert!(reply.body.is_empty());
             assert_eq!(reply.headers[header::ETAG], tag);
         }
         let other = HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static("\"x\""))]);
-        assert_eq!(find(fixture, "/index.html", &other).unwrap().status, 200);
+        assert_eq!(reply_with_file(fixture, "/index.html", &other).unwrap().status, 200);
     }
 
     #[test]
     fn what_is_not_there_is_nowhere() {
         for path in ["/nothing.js", "/../Cargo.toml", "//index.html", "", "index.html", "/assets/"] {
-            assert!(find(fixture, path, &HeaderMap::new()).is_none(), "{path}");
-            assert!(find(embedded, path, &HeaderMap::new()).is_none(), "{path}");
+            assert!(reply_with_file(fixture, path, &HeaderMap::new()).is_none(), "{path}");
+            assert!(reply_with_file(find_embedded_file, path, &HeaderMap::new()).is_none(), "{path}");
         }
     }
 
     #[test]
     fn without_node_the_page_lists_the_api_and_says_how_to_get_the_rest() {
-        let page = without_page(ROUTES);
+        let page = route_list_page(ROUTES);
         assert!(page.contains("href=\"/openapi.json\"") && page.contains("Node") && page.contains("make"));
         for route in ROUTES.iter().filter(|route| route.path != "/") {
             assert!(page.contains(route.path), "{}", route.path);

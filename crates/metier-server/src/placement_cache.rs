@@ -7,29 +7,29 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use metier_cluster::deployer::ClusterAccess;
-use metier_cluster::inventory::prometheus::{SnapshotPace, WarmNodes};
-use metier_predict::latency::{self, Counts, Latency};
+use metier_cluster::inventory::prometheus::{SnapshotCache, SnapshotPace};
+use metier_predict::latency::{self, LatencyPredictor, SopranoCounts};
 use metier_predict::passport_resolver::{LocalNode, PassportResolver};
-use metier_prom::query::Endpoint;
-use metier_store::Store;
+use metier_prom::query::PromEndpoint;
+use metier_store::RecordStore;
 use metier_types::ShareUnpoisoned;
 
 use crate::error::Error;
 use crate::http::HttpState;
-use crate::http::lanes::Lane;
-use crate::http::problem::Problem;
-use crate::storage::Storage;
+use crate::http::blocking_lanes::LaneKind;
+use crate::http::problem::ProblemDetails;
+use crate::storage::StoreHandle;
 
 /// How long predictors and passports are used before the store is read again.
-const REREAD: Duration = Duration::from_secs(60);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 /// How long the start of the server waits for the first snapshot.
-const FIRST: Duration = Duration::from_secs(3);
+const FIRST_SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What the SOPRANO interface is configured with at the server's start.
 #[derive(Debug, Clone, Default)]
-pub struct Soprano {
+pub struct SopranoConfig {
     /// The Prometheus of the nodes; without, requests must describe the device.
-    pub prometheus: Option<Endpoint>,
+    pub prometheus: Option<PromEndpoint>,
     /// How often it is asked.
     pub pace: SnapshotPace,
     /// A predictor file in place of ours.
@@ -43,7 +43,7 @@ pub struct Soprano {
 /// What a predictor file predicts from.
 #[derive(Debug, Clone, Copy)]
 pub struct FileInputs<'a> {
-    pub counts: Counts,
+    pub counts: SopranoCounts,
     /// Per cent of all cores' time in use.
     pub cpu_percent: Option<f64>,
     /// Per cent of the root file system in use.
@@ -60,7 +60,7 @@ pub trait FilePredictor: fmt::Debug + Send + Sync {
 /// Everything that answers are made from, as it was read at one time.
 #[derive(Debug)]
 pub struct PlacementPredictors {
-    pub latency: Latency,
+    pub latency: LatencyPredictor,
     pub passports: PassportResolver,
     /// A predictor file in place of ours.
     pub file: Option<Arc<dyn FilePredictor>>,
@@ -68,18 +68,18 @@ pub struct PlacementPredictors {
 
 impl PlacementPredictors {
     /// With the predictors and passports of a store; blocks.
-    fn read(store: &Store, settings: &Soprano) -> Result<Self, latency::Error> {
+    fn read(store: &RecordStore, settings: &SopranoConfig) -> Result<Self, latency::LatencyError> {
         Ok(Self {
-            latency: Latency::open(store)?,
+            latency: LatencyPredictor::open(store)?,
             passports: PassportResolver::read(Some(store), settings.local.clone()),
             file: settings.predictor.clone(),
         })
     }
 
     /// With shipped passports and nothing learned.
-    pub fn without_store(settings: &Soprano) -> Self {
+    pub fn without_store(settings: &SopranoConfig) -> Self {
         Self {
-            latency: Latency::from_passports(),
+            latency: LatencyPredictor::from_passports(),
             passports: PassportResolver::read(None, settings.local.clone()),
             file: settings.predictor.clone(),
         }
@@ -88,15 +88,16 @@ impl PlacementPredictors {
 
 /// What is kept in memory.
 pub struct PlacementCache {
-    pub nodes: Option<Arc<WarmNodes>>,
+    pub nodes: Option<Arc<SnapshotCache>>,
     predictors: RwLock<Arc<PlacementPredictors>>,
-    settings: Soprano,
+    settings: SopranoConfig,
 }
 
 impl PlacementCache {
     /// Nothing is asked yet.
-    pub fn new(settings: &Soprano) -> Result<Self, Error> {
-        let warm = |endpoint: &Endpoint| WarmNodes::new(endpoint.clone(), settings.pace).map(Arc::new);
+    pub fn new(settings: &SopranoConfig) -> Result<Self, Error> {
+        let warm =
+            |endpoint: &PromEndpoint| SnapshotCache::new(endpoint.clone(), settings.pace).map(Arc::new);
         let nodes = settings.prometheus.as_ref().map(warm).transpose();
         Ok(Self {
             nodes: nodes.map_err(|error| Error::Prometheus { reason: error.to_string() })?,
@@ -110,7 +111,7 @@ impl PlacementCache {
     }
 
     /// Reads predictors and passports; where that fails, those from before go on being used.
-    fn reread(&self, storage: &Storage) -> Result<(), Problem> {
+    fn reload(&self, storage: &StoreHandle) -> Result<(), ProblemDetails> {
         let store = storage.store()?;
         match PlacementPredictors::read(&store, &self.settings) {
             Ok(read) => *self.predictors.write_unpoisoned() = Arc::new(read),
@@ -125,10 +126,14 @@ pub struct CacheTasks(tokio::task::JoinSet<()>);
 
 impl CacheTasks {
     /// Starts the tasks, and waits a little for what they bring first.
-    pub async fn start(cache: &Arc<PlacementCache>, storage: &Arc<Storage>, http: &Arc<HttpState>) -> Self {
+    pub async fn start(
+        cache: &Arc<PlacementCache>,
+        storage: &Arc<StoreHandle>,
+        http: &Arc<HttpState>,
+    ) -> Self {
         let mut tasks = tokio::task::JoinSet::new();
         if let Some(nodes) = cache.nodes.clone() {
-            tasks.spawn(async move { nodes.keep().await });
+            tasks.spawn(async move { nodes.run().await });
         }
         let (inner, storage, http) = (cache.clone(), storage.clone(), http.clone());
         let (read, first) = tokio::sync::oneshot::channel::<()>();
@@ -136,25 +141,25 @@ impl CacheTasks {
             let mut read = Some(read);
             loop {
                 let (cache, storage) = (inner.clone(), storage.clone());
-                let done = http.lanes.run(Lane::Store, move || cache.reread(&storage)).await;
+                let done = http.lanes.run(LaneKind::Store, move || cache.reload(&storage)).await;
                 if let Err(problem) = done {
                     tracing::debug!(detail = problem.detail, "predictors were not read again");
                 }
                 drop(read.take());
-                tokio::time::sleep(REREAD).await;
+                tokio::time::sleep(RELOAD_INTERVAL).await;
             }
         });
         let ready = async {
             let _ = first.await;
             if let Some(nodes) = &cache.nodes {
-                nodes.tried().await;
+                nodes.wait_for_first_try().await;
             }
         };
-        let _ = tokio::time::timeout(FIRST, ready).await;
+        let _ = tokio::time::timeout(FIRST_SNAPSHOT_TIMEOUT, ready).await;
         Self(tasks)
     }
 
-    pub async fn end(mut self) {
+    pub async fn stop(mut self) {
         self.0.shutdown().await;
     }
 }

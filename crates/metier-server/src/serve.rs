@@ -8,37 +8,37 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use metier_store::Store;
+use metier_store::RecordStore;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::app::Server;
+use crate::app_state::AppState;
 use crate::config::Config;
 use crate::error::Error;
 use crate::http::HttpState;
-use crate::http::lanes::BlockingLanes;
-use crate::http::listener::{accept, listen, shutdown_signal};
-use crate::http::router;
+use crate::http::blocking_lanes::BlockingLanes;
+use crate::http::build_router;
+use crate::http::listener::{bind_listener, serve_connections, shutdown_signal};
 use crate::page;
 use crate::placement_cache::{CacheTasks, PlacementCache};
-use crate::power::Sampler;
+use crate::power::PowerSampler;
 use crate::routes::ROUTES;
-use crate::storage::Storage;
+use crate::storage::StoreHandle;
 
 /// How long the threads for blocking work stay after their last call.
-const IDLE_THREAD: Duration = Duration::from_secs(10);
+const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Serves until INT or TERM comes; requests under way are finished first.
 ///
 /// `on_ready` is called once with the address when connections are accepted.
-pub fn run(config: Config, store: Store, on_ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
+pub fn run(config: Config, store: RecordStore, on_ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
     let drain_time = config.http.limits.drain_time;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // More than store calls: for what goes aside of them, what is placed, and what only computes.
         .max_blocking_threads(BlockingLanes::threads(config.http.limits.store_calls))
-        .thread_keep_alive(IDLE_THREAD)
+        .thread_keep_alive(THREAD_KEEP_ALIVE)
         .thread_name("metier-store")
         .build()
         .map_err(|source| Error::Runtime { source })?;
@@ -56,46 +56,46 @@ pub fn run(config: Config, store: Store, on_ready: impl FnOnce(SocketAddr)) -> R
 /// `on_ready` is called once with the address when connections are accepted.
 pub async fn serve(
     config: Config,
-    store: Store,
+    store: RecordStore,
     on_ready: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     config.http.check()?;
     let address = config.http.listen;
-    let listener = listen(address).await?;
+    let listener = bind_listener(address).await?;
     let listen = listener.local_addr().map_err(|source| Error::Listen { address, source })?;
     let limits = config.http.limits.clone();
-    let further = further(&config.http.doors).await;
-    let app = Arc::new(Server {
+    let further = bind_further_listeners(&config.http.doors).await;
+    let app = Arc::new(AppState {
         http: HttpState::new(config.http.clone(), listen).into(),
         soprano: PlacementCache::new(&config.soprano)?.into(),
-        power: config.power.clone().map(Sampler::start).transpose()?,
-        storage: Storage::new(store).into(),
+        power: config.power.clone().map(PowerSampler::start).transpose()?,
+        storage: StoreHandle::new(store).into(),
         config,
         started: SystemTime::now(),
     });
     let tasks = CacheTasks::start(&app.soprano, &app.storage, &app.http).await;
-    let router = router(app, ROUTES, page::file);
+    let router = build_router(app, ROUTES, page::serve_page_file);
     on_ready(listen);
     let (stop, stopping) = watch::channel(false);
     let others = further.into_iter().map(|listener| {
         let mut stopping = stopping.clone();
         let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
-        accept(listener, limits.clone(), router.clone(), until)
+        serve_connections(listener, limits.clone(), router.clone(), until)
     });
     let others: JoinSet<()> = others.collect();
-    accept(listener, limits, router, shutdown).await;
+    serve_connections(listener, limits, router, shutdown).await;
     stop.send_replace(true);
     others.join_all().await;
-    tasks.end().await;
+    tasks.stop().await;
     Ok(())
 }
 
 /// Listens for doors that have an address of their own. One that is taken is done without: what it is for can be had at the main one.
-async fn further(doors: &[(String, SocketAddr)]) -> Vec<TcpListener> {
+async fn bind_further_listeners(doors: &[(String, SocketAddr)]) -> Vec<TcpListener> {
     let mut listeners = Vec::new();
     for (door, address) in doors {
-        match listen(*address).await {
+        match bind_listener(*address).await {
             Ok(listener) => {
                 let address = listener.local_addr().unwrap_or(*address);
                 tracing::info!(door, %address, "a door has an address of its own");

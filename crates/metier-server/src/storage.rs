@@ -9,76 +9,78 @@ use std::path::Path;
 use std::sync::RwLock;
 
 use axum::http::StatusCode;
-use metier_store::{Location, Store};
+use metier_store::{RecordStore, StoreLocation};
 use metier_types::{Bytes, ShareUnpoisoned};
 
-use crate::http::problem::{FieldError, Problem};
+use crate::http::problem::{FieldError, ProblemDetails};
 
 /// The store, opened again where its file was replaced.
-pub struct Storage {
-    opened: RwLock<Opened>,
+pub struct StoreHandle {
+    opened: RwLock<OpenedStore>,
 }
 
-struct Opened {
-    store: Store,
+struct OpenedStore {
+    store: RecordStore,
     file: Option<FileIdentity>,
 }
 
 /// Device and inode: the same path may lead to another file later.
 type FileIdentity = (u64, u64);
 
-fn identity(path: &Path) -> std::io::Result<FileIdentity> {
+fn file_identity(path: &Path) -> std::io::Result<FileIdentity> {
     std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
-impl Opened {
-    fn new(store: Store) -> Self {
+impl OpenedStore {
+    fn new(store: RecordStore) -> Self {
         let file = match store.location() {
-            Location::Sqlite(path) => identity(path).ok(),
-            Location::Postgres(_) => None,
+            StoreLocation::Sqlite(path) => file_identity(path).ok(),
+            StoreLocation::Postgres(_) => None,
         };
         Self { store, file }
     }
 }
 
-impl Storage {
+impl StoreHandle {
     /// For a store that is open.
-    pub fn new(store: Store) -> Self {
-        Self { opened: RwLock::new(Opened::new(store)) }
+    pub fn new(store: RecordStore) -> Self {
+        Self { opened: RwLock::new(OpenedStore::new(store)) }
     }
 
     /// The store, if it is still there. Blocks.
-    pub fn store(&self) -> Result<Store, Problem> {
+    pub fn store(&self) -> Result<RecordStore, ProblemDetails> {
         let (store, known) = {
             let opened = self.opened.read_unpoisoned();
             (opened.store.clone(), opened.file)
         };
-        let Location::Sqlite(path) = store.location() else { return Ok(store) };
-        match identity(path) {
+        let StoreLocation::Sqlite(path) = store.location() else { return Ok(store) };
+        match file_identity(path) {
             Ok(found) if Some(found) == known => Ok(store),
             Ok(_) => self.reopen(store.location()),
             Err(error) => {
                 let path = path.display();
-                Err(Problem::unavailable(format!(
+                Err(ProblemDetails::unavailable(format!(
                     "the store {path} is gone ({error}); put the file back, or start again to begin a new one"
                 )))
             }
         }
     }
 
-    fn reopen(&self, location: &Location) -> Result<Store, Problem> {
+    fn reopen(&self, location: &StoreLocation) -> Result<RecordStore, ProblemDetails> {
         let mut opened = self.opened.write_unpoisoned();
-        let store = Store::open(location).or_else(|_| Store::open_read_only(location)).map_err(problem)?;
+        let store = RecordStore::open(location)
+            .or_else(|_| RecordStore::open_read_only(location))
+            .map_err(store_problem)?;
         tracing::warn!(store = %location, "the store's file was replaced; the new one is used from now on");
-        *opened = Opened::new(store.clone());
+        *opened = OpenedStore::new(store.clone());
         Ok(store)
     }
 
     /// Space that the store takes.
-    pub fn size(&self, store: &Store) -> Option<Bytes> {
+    pub fn size(&self, store: &RecordStore) -> Option<Bytes> {
         match store.location() {
             // A check of the whole file would be far too much for each scrape.
-            Location::Sqlite(path) => {
+            StoreLocation::Sqlite(path) => {
                 let beside = |end: &str| {
                     let mut name = path.as_os_str().to_owned();
                     name.push(end);
@@ -86,26 +88,26 @@ impl Storage {
                 };
                 std::fs::metadata(path).ok().map(|meta| Bytes(meta.len() + beside("-wal")))
             }
-            Location::Postgres(_) => store.check().ok().map(|health| health.size_bytes),
+            StoreLocation::Postgres(_) => store.check_health().ok().map(|health| health.size_bytes),
         }
     }
 }
 
 /// What a client is told of a store's error: its own fault, something that is not there, data that cannot be read,
 /// or a store that does not answer now.
-pub fn problem(error: metier_store::Error) -> Problem {
+pub fn store_problem(error: metier_store::Error) -> ProblemDetails {
     use metier_store::Error;
     match &error {
         Error::NoRun { .. } | Error::NoArtefact { .. } | Error::NoSession { .. } => {
-            Problem::new(StatusCode::NOT_FOUND, error.to_string())
+            ProblemDetails::new(StatusCode::NOT_FOUND, error.to_string())
         }
         Error::Refused { what, got, want } => {
-            Problem::fields(StatusCode::BAD_REQUEST, vec![FieldError::new(*what, got, want)])
+            ProblemDetails::fields(StatusCode::BAD_REQUEST, vec![FieldError::new(*what, got, want)])
         }
-        Error::Ambiguous { .. } => Problem::new(StatusCode::BAD_REQUEST, error.to_string()),
+        Error::Ambiguous { .. } => ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string()),
         Error::DamagedArtefact { .. } | Error::Series { .. } | Error::Record { .. } => {
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+            ProblemDetails::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
-        _ => Problem::unavailable(error.to_string()),
+        _ => ProblemDetails::unavailable(error.to_string()),
     }
 }

@@ -6,21 +6,21 @@
 use std::time::{Duration, Instant};
 
 use metier_linux::signals;
-use metier_measure::{Error, Recorder, Session, Spec};
-use metier_types::{BatchId, Cause, Run, RunId};
+use metier_measure::{Error, MeasureSession, RunRecorder, RunSpec};
+use metier_types::{BatchId, ExitCause, Run, RunId};
 
-use crate::corunner::log::Part;
-use crate::run_setup::{RunSetup, SetupOptions, unstarted};
-use crate::runfile::Checked;
+use crate::corunner::log::RunGroupRole;
+use crate::run_setup::{RunSetup, SetupOptions, record_unstarted};
+use crate::runfile::CheckedRun;
 
 /// Exit code of a batch when metier itself failed.
-const OWN_FAILURE: i32 = 125;
+const EXIT_OWN_FAILURE: i32 = 125;
 /// Exit code of a batch that a signal stopped.
-const INTERRUPTED: i32 = 130;
+const EXIT_INTERRUPTED: i32 = 130;
 
 /// What is known of a batch before it begins.
 #[derive(Debug, Default)]
-pub struct BatchOrder {
+pub struct BatchIdentity {
     pub id: Option<BatchId>,
     /// The identity of its first counted run.
     pub run: Option<RunId>,
@@ -60,11 +60,11 @@ impl BatchResult {
 /// Prepares what is around the runs and measures them. What cannot be prepared is why the batch has
 /// one run that never started. An error before any run is given back.
 pub fn measure_batch(
-    checked: &Checked,
+    checked: &CheckedRun,
     options: SetupOptions<'_>,
-    order: &BatchOrder,
-    session: &mut Session,
-    recorder: &mut dyn Recorder,
+    order: &BatchIdentity,
+    session: &mut MeasureSession,
+    recorder: &mut dyn RunRecorder,
     on_event: &mut dyn FnMut(BatchEvent<'_>),
 ) -> Result<BatchResult, Error> {
     let id = order.id.unwrap_or_else(BatchId::new);
@@ -72,15 +72,15 @@ pub fn measure_batch(
     let mut batch = BatchResult::default();
     let prepared = RunSetup::prepare(checked, options);
     on_event(BatchEvent::Prepared);
-    let base = Spec { batch: id, is_company: part.is_some(), ..checked.spec.clone() };
+    let base = RunSpec { batch: id, is_company: part.is_some(), ..checked.spec.clone() };
     let mut setup = match prepared {
         Ok(setup) => setup,
         Err(failure) => {
-            let spec = Spec { id: order.run, repetitions: checked.repeats, ..base };
-            let finished = unstarted(session, &spec, &failure.detail, recorder)?;
+            let spec = RunSpec { id: order.run, repetitions: checked.repeats, ..base };
+            let finished = record_unstarted(session, &spec, &failure.detail, recorder)?;
             on_event(BatchEvent::Unstarted(&failure.detail));
             let is_stopped = signals::take_pending_stop() || failure.is_stop;
-            batch.fail(if is_stopped { INTERRUPTED } else { OWN_FAILURE });
+            batch.fail(if is_stopped { EXIT_INTERRUPTED } else { EXIT_OWN_FAILURE });
             batch.is_unkept = finished.unkept.is_some();
             batch.runs.push(finished.run);
             return Ok(batch);
@@ -90,19 +90,19 @@ pub fn measure_batch(
     for (warmup, repetition) in plan {
         let repetitions = match part {
             // It goes on for as long as the main run does: their number is not known.
-            Some(Part::Neighbour) => repetition,
+            Some(RunGroupRole::Neighbour) => repetition,
             _ if warmup => checked.warmup,
             _ => checked.repeats,
         };
         let run_id = order.run.filter(|_| !warmup && repetition == 1);
-        let spec = Spec { id: run_id, repetition, repetitions, warmup, ..base.clone() };
+        let spec = RunSpec { id: run_id, repetition, repetitions, warmup, ..base.clone() };
         let started = Instant::now();
         let finished = match setup.run(session, &spec, recorder) {
             Ok(finished) => finished,
             // What was measured so far is not lost to a later failure.
             Err(error) if !batch.runs.is_empty() => {
                 on_event(BatchEvent::Failed { repetition, repetitions, error });
-                batch.failure = Some(OWN_FAILURE);
+                batch.failure = Some(EXIT_OWN_FAILURE);
                 break;
             }
             Err(error) => return Err(error),
@@ -112,16 +112,16 @@ pub fn measure_batch(
         batch.is_unkept = finished.unkept.is_some();
         if let Some(error) = finished.unkept {
             on_event(BatchEvent::Unkept(error));
-            batch.failure = Some(OWN_FAILURE);
+            batch.failure = Some(EXIT_OWN_FAILURE);
         }
         batch.fail(code);
         // What could not start once cannot the next time either.
-        let exit = finished.run.exit.as_ref().filter(|exit| exit.cause == Cause::Unstarted);
+        let exit = finished.run.exit.as_ref().filter(|exit| exit.cause == ExitCause::Unstarted);
         let is_unstarted = exit.is_some();
         if let Some(exit) = exit {
             on_event(BatchEvent::Unstarted(exit.detail.as_deref().unwrap_or("for an unknown reason")));
             if signals::take_pending_stop() {
-                batch.failure = Some(INTERRUPTED);
+                batch.failure = Some(EXIT_INTERRUPTED);
             }
         }
         let runs = if warmup { &mut batch.warmups } else { &mut batch.runs };
@@ -136,14 +136,14 @@ pub fn measure_batch(
 
 /// The exit code that a run stands for.
 pub fn run_exit_code(run: &Run) -> i32 {
-    let Some(exit) = &run.exit else { return OWN_FAILURE };
+    let Some(exit) = &run.exit else { return EXIT_OWN_FAILURE };
     let own = exit.code.or(exit.signal.map(|signal| 128 + signal));
     match exit.cause {
         _ if exit.planned => 0,
-        Cause::Timeout => 124,
-        Cause::Interrupted => INTERRUPTED,
-        Cause::Oom => own.filter(|code| *code != 0).unwrap_or(137),
-        Cause::Exited | Cause::Signalled => own.unwrap_or(OWN_FAILURE),
-        Cause::Lost | Cause::Unstarted => OWN_FAILURE,
+        ExitCause::Timeout => 124,
+        ExitCause::Interrupted => EXIT_INTERRUPTED,
+        ExitCause::Oom => own.filter(|code| *code != 0).unwrap_or(137),
+        ExitCause::Exited | ExitCause::Signalled => own.unwrap_or(EXIT_OWN_FAILURE),
+        ExitCause::Lost | ExitCause::Unstarted => EXIT_OWN_FAILURE,
     }
 }

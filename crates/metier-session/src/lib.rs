@@ -2,7 +2,7 @@
 //! of sessions.
 //!
 //! A run file says what is to run and how. The command line, the API and Jenkins each produce one,
-//! so there is one check and one way to run: [`runfile::RunFile`] → [`runfile::Checked`] →
+//! so there is one check and one way to run: [`runfile::RunFile`] → [`runfile::CheckedRun`] →
 //! [`measure_batch`], which prepares a [`RunSetup`] and measures each repetition with it.
 
 mod batch;
@@ -12,5 +12,5 @@ pub mod queue;
 mod run_setup;
 pub mod runfile;
 
-pub use batch::{BatchEvent, BatchOrder, BatchResult, measure_batch, run_exit_code};
+pub use batch::{BatchEvent, BatchIdentity, BatchResult, measure_batch, run_exit_code};
 pub use run_setup::{DATASET_VARIABLE, DATASET_WORD, RunSetup, SetupFailure, SetupOptions};

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use metier_measure::TargetFacts;
-use metier_measure::spec::{Awaited, Mount, Target};
-use metier_measure::{Error, Finished, Keep, Observer, Recorder, Session, Spec};
-use metier_types::{Bytes, DatasetUse, Extra, PageCache, Run, RunId, Warning};
+use metier_measure::spec::{AwaitedOutput, BindMount, RunTarget};
+use metier_measure::{ArtefactKeeper, Error, FinishedRun, MeasureSession, RunObserver, RunRecorder, RunSpec};
+use metier_types::{Bytes, DatasetUse, ExtraFields, PageCacheState, Run, RunId, RunWarning};
 
-use crate::corunner::{CoRunners, CompanionLauncher, Member, Membership, ReadinessProbe, name_of};
-use crate::dataset::{self, Cache, Obtained, Progress, Watch};
-use crate::runfile::{Checked, DATASET_TARGET, Sign, Wanted};
+use crate::corunner::{
+    CoRunMembership, CoRunObserver, CoRunnerGroup, CompanionLauncher, ReadinessObserver, run_name,
+};
+use crate::dataset::{self, DatasetCacheFolder, DatasetProgress, FetchWatch, ObtainedDataset};
+use crate::runfile::{CheckedDataset, CheckedRun, DATASET_TARGET, ReadinessSign};
 
 /// The variable that tells where the dataset is.
 pub const DATASET_VARIABLE: &str = "METIER_DATASET";
@@ -27,11 +29,11 @@ pub struct SetupOptions<'a> {
     /// Most that fetched datasets may take; those that were not used for longest go.
     pub cache_limit: Option<Bytes>,
     /// Shows how far fetching has come.
-    pub progress: &'a dyn Progress,
+    pub progress: &'a dyn DatasetProgress,
     /// How co-runners are started.
     pub launcher: CompanionLauncher<'a>,
     /// What the run is told, where it is a co-runner itself.
-    pub membership: Option<Membership>,
+    pub membership: Option<CoRunMembership>,
 }
 
 /// Why a run cannot start.
@@ -45,26 +47,26 @@ pub struct SetupFailure {
 
 /// What is around the runs of a batch.
 pub struct RunSetup<'a> {
-    checked: &'a Checked,
-    dataset: Option<(&'a Wanted, Obtained)>,
+    checked: &'a CheckedRun,
+    dataset: Option<(&'a CheckedDataset, ObtainedDataset)>,
     weights: Vec<PathBuf>,
-    corunners: Option<CoRunners>,
-    membership: Option<Membership>,
+    corunners: Option<CoRunnerGroup>,
+    membership: Option<CoRunMembership>,
     is_stopped: &'a dyn Fn() -> bool,
     runs: u32,
 }
 
 impl<'a> RunSetup<'a> {
-    pub fn prepare(checked: &'a Checked, options: SetupOptions<'a>) -> Result<Self, SetupFailure> {
+    pub fn prepare(checked: &'a CheckedRun, options: SetupOptions<'a>) -> Result<Self, SetupFailure> {
         let dataset = match &checked.dataset {
-            Some(wanted) => Some((wanted, obtain(wanted, &options).map_err(failure)?)),
+            Some(dataset) => Some((dataset, obtain(dataset, &options).map_err(failure)?)),
             None => None,
         };
         let is_stopped = options.launcher.is_stopped;
         let corunners = match checked.needs.is_empty() && checked.with.is_empty() {
             true => None,
             false => Some(
-                CoRunners::start(checked, &options.launcher)
+                CoRunnerGroup::start(checked, &options.launcher)
                     .map_err(|detail| SetupFailure { detail, is_stop: is_stopped() })?,
             ),
         };
@@ -75,69 +77,73 @@ impl<'a> RunSetup<'a> {
     /// Runs and measures once, with all of it.
     pub fn run(
         &mut self,
-        session: &mut Session,
-        spec: &Spec,
-        recorder: &mut dyn Recorder,
-    ) -> Result<Finished, Error> {
+        session: &mut MeasureSession,
+        spec: &RunSpec,
+        recorder: &mut dyn RunRecorder,
+    ) -> Result<FinishedRun, Error> {
         let mut spec = spec.clone();
-        let mut notes = Notes::default();
-        if let Some((wanted, obtained)) = &self.dataset {
-            place(&mut spec, wanted, obtained, self.runs == 0);
-            match dataset::settle(obtained, &self.weights, wanted.page_cache, self.is_stopped) {
-                Ok(warning) => notes.warnings.extend(warning.map(|text| Warning::new("page-cache", text))),
-                Err(error) => return unstarted(session, &spec, &failure(error).detail, recorder),
+        let mut notes = SetupNotes::default();
+        if let Some((dataset, obtained)) = &self.dataset {
+            set_dataset(&mut spec, dataset, obtained, self.runs == 0);
+            match dataset::prepare_page_cache(obtained, &self.weights, dataset.page_cache, self.is_stopped) {
+                Ok(warning) => notes.warnings.extend(warning.map(|text| RunWarning::new("page-cache", text))),
+                Err(error) => return record_unstarted(session, &spec, &failure(error).detail, recorder),
             }
         }
         self.runs += 1;
         if let Some(corunners) = &self.corunners {
             spec.company = corunners.present();
-            notes.gone = corunners.gone();
+            notes.gone = corunners.ended_early();
             notes.corunners = Some(corunners);
             for (name, status) in &notes.gone {
                 let text = format!("{name:?} had ended before the run began ({status})");
-                notes.warnings.push(Warning::new("company", text));
+                notes.warnings.push(RunWarning::new("company", text));
             }
         }
-        let name = name_of(self.checked);
+        let name = run_name(self.checked);
         // It may have co-runners, and be one.
         let memberships =
-            self.corunners.as_ref().map(CoRunners::membership).into_iter().chain(&self.membership);
-        let mut members: Vec<Member<'_>> =
-            memberships.map(|membership| Member::new(membership, name.clone())).collect();
+            self.corunners.as_ref().map(CoRunnerGroup::membership).into_iter().chain(&self.membership);
+        let mut members: Vec<CoRunObserver<'_>> =
+            memberships.map(|membership| CoRunObserver::new(membership, name.clone())).collect();
         let ready = self.checked.ready.as_ref();
         let awaited = ready.and_then(|ready| await_output(&mut spec, &ready.sign));
         // A co-runner tells when it is ready; the run itself only notes it.
         let mut probe =
-            ready.map(|ready| ReadinessProbe::new(ready, awaited, self.membership.as_ref(), name.clone()));
-        let mut observers: Vec<&mut dyn Observer> = vec![&mut notes];
-        observers.extend(probe.iter_mut().map(|probe| probe as &mut dyn Observer));
-        observers.extend(members.iter_mut().map(|member| member as &mut dyn Observer));
+            ready.map(|ready| ReadinessObserver::new(ready, awaited, self.membership.as_ref(), name.clone()));
+        let mut observers: Vec<&mut dyn RunObserver> = vec![&mut notes];
+        observers.extend(probe.iter_mut().map(|probe| probe as &mut dyn RunObserver));
+        observers.extend(members.iter_mut().map(|member| member as &mut dyn RunObserver));
         match &spec.target {
-            Target::Command(_) | Target::Container(_) => session.run_with(&spec, recorder, &mut observers),
-            Target::Pod(_) => metier_cluster::run_with(session, &spec, recorder, &mut observers).or_else(
-                |error| match error {
+            RunTarget::Command(_) | RunTarget::Container(_) => {
+                session.run_with_observers(&spec, recorder, &mut observers)
+            }
+            RunTarget::Pod(_) => metier_cluster::run_pod_with(session, &spec, recorder, &mut observers)
+                .or_else(|error| match error {
                     metier_cluster::Error::Measure(error) => Err(error),
                     metier_cluster::Error::Spec { field, got, want } => Err(Error::Spec { field, got, want }),
                     // A cluster that cannot be asked is why the run never started.
-                    other => unstarted(session, &spec, &other.to_string(), recorder),
-                },
-            ),
+                    other => record_unstarted(session, &spec, &other.to_string(), recorder),
+                }),
         }
     }
 }
 
 /// Fetches the dataset, and keeps the cache below its limit.
-fn obtain(wanted: &Wanted, options: &SetupOptions<'_>) -> Result<Obtained, dataset::Error> {
-    let watch = Watch::new(&wanted.source, options.progress, options.launcher.is_stopped);
+fn obtain(
+    dataset: &CheckedDataset,
+    options: &SetupOptions<'_>,
+) -> Result<ObtainedDataset, dataset::DatasetError> {
+    let watch = FetchWatch::new(&dataset.source, options.progress, options.launcher.is_stopped);
     let cache = || match &options.cache {
-        Some(folder) => Cache::open(folder),
-        None => Err(dataset::Error::Unfit {
-            source_name: dataset::name_of(&wanted.source),
+        Some(folder) => DatasetCacheFolder::open(folder),
+        None => Err(dataset::DatasetError::Unfit {
+            source_name: dataset::display_source(&dataset.source),
             what: "has no place to go: neither XDG_CACHE_HOME nor HOME is an absolute path".into(),
             want: "--dataset-cache FOLDER",
         }),
     };
-    let obtained = dataset::obtain(wanted, &cache, &watch)?;
+    let obtained = dataset::obtain(dataset, &cache, &watch)?;
     if let Some(limit) = options.cache_limit.filter(|_| !obtained.was_cached) {
         let removed = cache()?.trim(limit);
         if removed.bytes.get() > 0 {
@@ -148,46 +154,46 @@ fn obtain(wanted: &Wanted, options: &SetupOptions<'_>) -> Result<Obtained, datas
 }
 
 /// Has a container's output, which goes through us, looked through for the sign.
-fn await_output(spec: &mut Spec, sign: &Sign) -> Option<Awaited> {
+fn await_output(spec: &mut RunSpec, sign: &ReadinessSign) -> Option<AwaitedOutput> {
     match (&mut spec.target, sign) {
-        (Target::Container(container), Sign::Output(text)) => {
-            Some(container.awaits.insert(Awaited::new(text)).clone())
+        (RunTarget::Container(container), ReadinessSign::Output(text)) => {
+            Some(container.awaits.insert(AwaitedOutput::new(text)).clone())
         }
         _ => None,
     }
 }
 
 /// Keeps the record of a run that cannot start.
-pub(crate) fn unstarted(
-    session: &mut Session,
-    spec: &Spec,
+pub(crate) fn record_unstarted(
+    session: &mut MeasureSession,
+    spec: &RunSpec,
     detail: &str,
-    recorder: &mut dyn Recorder,
-) -> Result<Finished, Error> {
+    recorder: &mut dyn RunRecorder,
+) -> Result<FinishedRun, Error> {
     let id = spec.id.unwrap_or_else(RunId::new);
-    session.unstarted(spec, id, &TargetFacts::default(), detail, recorder)
+    session.record_unstarted(spec, id, &TargetFacts::default(), detail, recorder)
 }
 
-fn failure(error: dataset::Error) -> SetupFailure {
-    let is_stop = matches!(error, dataset::Error::Interrupted { .. });
+fn failure(error: dataset::DatasetError) -> SetupFailure {
+    let is_stop = matches!(error, dataset::DatasetError::Interrupted { .. });
     SetupFailure { detail: error.to_string(), is_stop }
 }
 
 /// Tells the run where its dataset is, and the record what it is.
-fn place(spec: &mut Spec, wanted: &Wanted, obtained: &Obtained, is_first: bool) {
+fn set_dataset(spec: &mut RunSpec, dataset: &CheckedDataset, obtained: &ObtainedDataset, is_first: bool) {
     spec.dataset = Some(DatasetUse {
         source: obtained.source.clone(),
         digest: obtained.digest,
         size_bytes: obtained.size,
         was_cached: obtained.was_cached || !is_first,
         fetch_seconds: obtained.fetched_in.filter(|_| is_first),
-        page_cache: wanted.page_cache,
-        extra: Extra::new(),
+        page_cache: dataset.page_cache,
+        extra: ExtraFields::new(),
     });
     spec.dataset_path = Some(obtained.path.clone());
     let seen = match &spec.target {
-        Target::Command(_) => obtained.path.display().to_string(),
-        Target::Container(_) | Target::Pod(_) => wanted.target.clone(),
+        RunTarget::Command(_) => obtained.path.display().to_string(),
+        RunTarget::Container(_) | RunTarget::Pod(_) => dataset.target.clone(),
     };
     debug_assert!(DATASET_TARGET.starts_with('/'));
     spec.environment.push((DATASET_VARIABLE.into(), seen.clone()));
@@ -197,18 +203,18 @@ fn place(spec: &mut Spec, wanted: &Wanted, obtained: &Obtained, is_first: bool) 
         }
     };
     match &mut spec.target {
-        Target::Command(command) => {
+        RunTarget::Command(command) => {
             for word in command.arguments.iter_mut().filter(|word| *word == DATASET_WORD) {
                 *word = obtained.path.clone().into_os_string();
             }
         }
-        Target::Container(container) => container.arguments.iter_mut().for_each(replace),
-        Target::Pod(pod) => pod.arguments.iter_mut().for_each(replace),
+        RunTarget::Container(container) => container.arguments.iter_mut().for_each(replace),
+        RunTarget::Pod(pod) => pod.arguments.iter_mut().for_each(replace),
     }
     if spec.target.image().is_some() {
-        spec.mounts.push(Mount {
+        spec.mounts.push(BindMount {
             source: obtained.path.clone(),
-            target: wanted.target.clone().into(),
+            target: dataset.target.clone().into(),
             read_only: true,
         });
     }
@@ -216,26 +222,26 @@ fn place(spec: &mut Spec, wanted: &Wanted, obtained: &Obtained, is_first: bool) 
 
 /// Warnings that were known before the run began, and co-runners that ended while it ran.
 #[derive(Default)]
-struct Notes<'a> {
-    warnings: Vec<Warning>,
-    corunners: Option<&'a CoRunners>,
+struct SetupNotes<'a> {
+    warnings: Vec<RunWarning>,
+    corunners: Option<&'a CoRunnerGroup>,
     /// Those that had ended before.
     gone: Vec<(String, ExitStatus)>,
 }
 
-impl Observer for Notes<'_> {
-    fn finish(&mut self, run: &mut Run, _: &mut Keep<'_>) {
-        let gone = self.corunners.map(CoRunners::gone).unwrap_or_default();
+impl RunObserver for SetupNotes<'_> {
+    fn on_finish(&mut self, run: &mut Run, _: &mut ArtefactKeeper<'_>) {
+        let gone = self.corunners.map(CoRunnerGroup::ended_early).unwrap_or_default();
         for (name, status) in gone.into_iter().filter(|one| !self.gone.contains(one)) {
             let text =
                 format!("{name:?} ended while the run went on ({status}): not all of it had this company");
-            self.warnings.push(Warning::new("company", text));
+            self.warnings.push(RunWarning::new("company", text));
         }
         if let Some(dataset) =
             run.context.dataset.as_mut().filter(|_| self.warnings.iter().any(|w| w.code == "page-cache"))
         {
             // What was asked for is in the warning; what really was is not known as one of the two.
-            dataset.page_cache = PageCache::Untouched;
+            dataset.page_cache = PageCacheState::Untouched;
         }
         run.warnings.append(&mut self.warnings);
     }

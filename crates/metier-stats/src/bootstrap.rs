@@ -8,15 +8,15 @@
 //! Notation: x₁ ≤ … ≤ xₙ are the sorted values; Yₘ is the m-th smallest of a resample.
 
 /// A value and its probability.
-pub type Atom = (f64, f64);
+pub type ProbabilityAtom = (f64, f64);
 
 /// Up to this even number of values, the median is the exact mean of the middle two. Above, it is
 /// the lower or the upper of them with equal probability. That is slightly wider, but takes n atoms
 /// instead of n²/2.
-const EXACT_EVEN: usize = 12;
+const MAX_EXACT_EVEN_LEN: usize = 12;
 
 /// Atoms with a smaller probability are dropped: they move no quantile in use.
-const NEGLIGIBLE: f64 = 1e-7;
+const NEGLIGIBLE_PROBABILITY: f64 = 1e-7;
 
 /// The median of sorted values.
 pub fn median(sorted: &[f64]) -> Option<f64> {
@@ -26,30 +26,30 @@ pub fn median(sorted: &[f64]) -> Option<f64> {
 }
 
 /// The bootstrap distribution of the median of sorted values.
-pub fn median_atoms(sorted: &[f64]) -> Vec<Atom> {
+pub fn median_distribution(sorted: &[f64]) -> Vec<ProbabilityAtom> {
     let n = sorted.len();
     let m = n / 2;
-    let mut atoms: Vec<Atom> = if n % 2 == 1 {
+    let mut atoms: Vec<ProbabilityAtom> = if n % 2 == 1 {
         sorted.iter().copied().zip(order_probabilities(n, m + 1)).collect()
-    } else if n <= EXACT_EVEN {
-        even_atoms(sorted)
+    } else if n <= MAX_EXACT_EVEN_LEN {
+        even_median_distribution(sorted)
     } else {
         let both = order_probabilities(n, m).into_iter().zip(order_probabilities(n, m + 1));
         sorted.iter().copied().zip(both.map(|(lower, upper)| (lower + upper) / 2.0)).collect()
     };
-    atoms.retain(|(_, weight)| *weight > NEGLIGIBLE);
+    atoms.retain(|(_, weight)| *weight > NEGLIGIBLE_PROBABILITY);
     atoms
 }
 
 /// P(Yₘ = xᵢ) for each i: the m-th smallest is at most xᵢ if at least m of n draws fall on x₁ … xᵢ.
 fn order_probabilities(n: usize, m: usize) -> Vec<f64> {
-    let at_most = |i: usize| upper_binomial(n, m, i as f64 / n as f64);
+    let at_most = |i: usize| binomial_upper_tail(n, m, i as f64 / n as f64);
     let below: Vec<f64> = (0..=n).map(at_most).collect();
     below.windows(2).map(|pair| (pair[1] - pair[0]).max(0.0)).collect()
 }
 
 /// P(at least m of n) with chance p each.
-fn upper_binomial(n: usize, m: usize, p: f64) -> f64 {
+fn binomial_upper_tail(n: usize, m: usize, p: f64) -> f64 {
     if p <= 0.0 {
         return if m == 0 { 1.0 } else { 0.0 };
     }
@@ -73,7 +73,7 @@ fn upper_binomial(n: usize, m: usize, p: f64) -> f64 {
 /// For even n = 2m, the pair (Yₘ, Yₘ₊₁): for i < j exactly m draws fall on x₁ … xᵢ and m on xⱼ …
 /// xₙ, so P(xᵢ, xⱼ) = C(n, m) / nⁿ · (iᵐ − (i−1)ᵐ) · ((n−j+1)ᵐ − (n−j)ᵐ). The remainder of P(Yₘ =
 /// xᵢ) belongs to i = j.
-fn even_atoms(sorted: &[f64]) -> Vec<Atom> {
+fn even_median_distribution(sorted: &[f64]) -> Vec<ProbabilityAtom> {
     let n = sorted.len();
     let m = n / 2;
     let choose = (1..=m).fold(1.0, |c, k| c * (n - m + k) as f64 / k as f64);
@@ -96,7 +96,7 @@ fn even_atoms(sorted: &[f64]) -> Vec<Atom> {
 
 /// Relative change b/a − 1 of two values of at least 0; infinite from 0 to a positive value, 0 from
 /// 0 to 0.
-pub fn change(a: f64, b: f64) -> f64 {
+pub fn relative_change(a: f64, b: f64) -> f64 {
     if a == b {
         0.0
     } else if a == 0.0 {
@@ -107,17 +107,17 @@ pub fn change(a: f64, b: f64) -> f64 {
 }
 
 /// The bootstrap distribution of the relative change from a's median to b's, sorted by value.
-pub fn change_atoms(a: &[Atom], b: &[Atom]) -> Vec<Atom> {
-    let mut atoms: Vec<Atom> =
-        a.iter().flat_map(|(x, p)| b.iter().map(move |(y, q)| (change(*x, *y), p * q))).collect();
+pub fn change_distribution(a: &[ProbabilityAtom], b: &[ProbabilityAtom]) -> Vec<ProbabilityAtom> {
+    let mut atoms: Vec<ProbabilityAtom> =
+        a.iter().flat_map(|(x, p)| b.iter().map(move |(y, q)| (relative_change(*x, *y), p * q))).collect();
     atoms.sort_unstable_by(|l, r| l.0.total_cmp(&r.0));
     atoms
 }
 
 /// The innermost values with at least `tail` of the probability beyond each. So mirrored atoms give
 /// the mirrored interval. Atoms are sorted by value.
-pub fn interval(atoms: &[Atom], tail: f64) -> Option<(f64, f64)> {
-    let reach = |atoms: &mut dyn Iterator<Item = &Atom>| {
+pub fn quantile_interval(atoms: &[ProbabilityAtom], tail: f64) -> Option<(f64, f64)> {
+    let reach = |atoms: &mut dyn Iterator<Item = &ProbabilityAtom>| {
         let mut sum = 0.0;
         let mut last = None;
         for (value, weight) in atoms {
@@ -144,7 +144,7 @@ mod tests {
         let draws = 20_000;
         let below = (0..draws)
             .filter(|_| {
-                let mut sample: Vec<f64> = (0..n).map(|_| sorted[random.below(n)]).collect();
+                let mut sample: Vec<f64> = (0..n).map(|_| sorted[random.next_below(n)]).collect();
                 sample.sort_unstable_by(f64::total_cmp);
                 median(&sample).is_some_and(|x| x <= limit)
             })
@@ -156,7 +156,7 @@ mod tests {
     fn the_written_down_distribution_is_that_of_actual_resamples() {
         for n in [4, 5, 9, 10, 12, 15, 31] {
             let sorted: Vec<f64> = (0..n).map(|i| (i as f64).powf(1.3)).collect();
-            let atoms = median_atoms(&sorted);
+            let atoms = median_distribution(&sorted);
             let total: f64 = atoms.iter().map(|atom| atom.1).sum();
             assert!((total - 1.0).abs() < 1e-5, "n = {n}: {total}");
             for limit in [0.2, 0.5, 0.7].map(|share| sorted[(share * n as f64) as usize]) {
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn many_runs_stay_within_bounds() {
         let sorted: Vec<f64> = (0..1000).map(f64::from).collect();
-        let atoms = median_atoms(&sorted);
+        let atoms = median_distribution(&sorted);
         assert!(atoms.len() < 250, "{}", atoms.len());
         let total: f64 = atoms.iter().map(|atom| atom.1).sum();
         assert!((total - 1.0).abs() < 1e-4, "{total}");

@@ -1,13 +1,13 @@
 //! Detects changes of level in a history of values.
 //!
 //! Penalised least squares on the logarithm cut the history (one value per run, in time order) into
-//! segments of constant level ([`segment`]). All cuts are found together, so a dip that recovers is
+//! segments of constant level ([`segmentation`]). All cuts are found together, so a dip that recovers is
 //! detected as well as a step. Outliers are clamped first, so that they neither cause nor hide a
 //! change.
 //!
 //! A change must pass three tests:
 //! 1. The penalty is exceeded by a history *without* change in at most `significance` of all orders
-//!    of its values ([`chance`]). This bounds the probability of any false alarm, for every
+//!    of its values ([`significance`]). This bounds the probability of any false alarm, for every
 //!    distribution.
 //! 2. Each cut is tested again between its neighbours, against the best cut of shuffled values.
 //!    This gives its p-value.
@@ -20,25 +20,25 @@
 //!
 //! Limits: values are assumed to be exchangeable where nothing changed. Runs that share a temporary
 //! state of the device (a hot hour, a co-runner) violate this, and that state is reported as a
-//! change. A change needs [`segment::SHORTEST`] runs after it. Among 8 runs only a change in the
+//! change. A change needs [`segmentation::MIN_SEGMENT_LEN`] runs after it. Among 8 runs only a change in the
 //! middle can be significant.
 
-pub mod chance;
 pub mod drift;
-pub mod segment;
+pub mod segmentation;
+pub mod significance;
 
 use metier_types::Ratio;
 
 use crate::Error;
-use crate::bootstrap::{change, median};
-use chance::{Verdict, of_any_change, of_this_cut};
-pub use drift::Drift;
-use segment::{best, drawn_in, scaled};
+use crate::bootstrap::{median, relative_change};
+pub use drift::LinearDrift;
+use segmentation::{best_cuts, clamp_strays, log_scale};
+use significance::{ChanceVerdict, cut_p_value, test_any_change};
 
 /// Minimum number of values for a significant change.
-pub const FEWEST: usize = 8;
+pub const MIN_VALUES: usize = 8;
 /// Maximum number of values; the time grows with their square.
-pub const MOST: usize = 1000;
+pub const MAX_VALUES: usize = 1000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeOptions {
@@ -59,7 +59,7 @@ impl Default for ChangeOptions {
 }
 
 impl ChangeOptions {
-    fn check(&self) -> Result<(), Error> {
+    fn validate(&self) -> Result<(), Error> {
         let wrong = |option, got: String, want| Err(Error::WrongOption { option, got, want });
         let level = self.significance.get();
         if !(0.001..=0.5).contains(&level) {
@@ -77,7 +77,7 @@ impl ChangeOptions {
 
 /// A change of level.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Step {
+pub struct ChangePoint {
     /// Index of the first value after the change.
     pub at: usize,
     /// Probability of a cut this clear between its neighbours without a change.
@@ -86,70 +86,75 @@ pub struct Step {
 
 /// Detected changes of a history.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Changes {
+pub struct DetectedChanges {
     /// Changes of level, in time order; empty if there is a drift.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ChangePoint>,
     /// A steady drift, if a straight line fits better than steps.
-    pub drift: Option<Drift>,
+    pub drift: Option<LinearDrift>,
 }
 
 /// Detects changes in values in time order. Fewer than [`FEWEST`] values give none.
-pub fn find_changes(values: &[f64], options: &ChangeOptions) -> Result<Changes, Error> {
-    options.check()?;
+pub fn find_changes(values: &[f64], options: &ChangeOptions) -> Result<DetectedChanges, Error> {
+    options.validate()?;
     if let Some(got) = values.iter().find(|x| !x.is_finite()) {
         let want = "finite numbers";
         return Err(Error::WrongOption { option: "values", got: got.to_string(), want });
     }
-    if values.len() > MOST {
+    if values.len() > MAX_VALUES {
         let got = format!("{} values", values.len());
         return Err(Error::WrongOption { option: "values", got, want: "at most 1000" });
     }
     let mut cuts = Vec::new();
-    let scale = scaled(values);
-    search(&scale, 0, values.len(), options, &mut cuts);
+    let scale = log_scale(values);
+    search_cuts(&scale, 0, values.len(), options, &mut cuts);
     cuts.sort_unstable();
-    let steps = settle(values, &scale, cuts, options);
-    let drift = drift::instead_of(values, &steps, options);
+    let steps = confirm_cuts(values, &scale, cuts, options);
+    let drift = drift::fit_drift(values, &steps, options);
     Ok(match drift {
-        Some(drift) => Changes { steps: Vec::new(), drift: Some(drift) },
-        None => Changes { steps, drift: None },
+        Some(drift) => DetectedChanges { steps: Vec::new(), drift: Some(drift) },
+        None => DetectedChanges { steps, drift: None },
     })
 }
 
 /// Cuts the values from `from` to `to`, then each part recursively.
-fn search(values: &[f64], from: usize, to: usize, options: &ChangeOptions, cuts: &mut Vec<usize>) {
-    if to - from < FEWEST {
+fn search_cuts(values: &[f64], from: usize, to: usize, options: &ChangeOptions, cuts: &mut Vec<usize>) {
+    if to - from < MIN_VALUES {
         return;
     }
     // Each part gets its share of the level, so that all searches of one depth together keep it.
     let level = options.significance.get() * (to - from) as f64 / values.len() as f64;
-    let stretch = drawn_in(&values[from..to]);
-    let Verdict::Unlikely { penalty } = of_any_change(&stretch, level, options) else { return };
+    let stretch = clamp_strays(&values[from..to]);
+    let ChanceVerdict::Unlikely { penalty } = test_any_change(&stretch, level, options) else { return };
     let mut edges = vec![from];
-    edges.extend(best(&stretch, penalty).into_iter().map(|cut| from + cut));
+    edges.extend(best_cuts(&stretch, penalty).into_iter().map(|cut| from + cut));
     edges.push(to);
     cuts.extend(&edges[1..edges.len() - 1]);
     if edges.len() > 2 {
-        edges.windows(2).for_each(|part| search(values, part[0], part[1], options, cuts));
+        edges.windows(2).for_each(|part| search_cuts(values, part[0], part[1], options, cuts));
     }
 }
 
 /// Removes the weakest cut until every cut passes its own test.
-fn settle(values: &[f64], scale: &[f64], mut cuts: Vec<usize>, options: &ChangeOptions) -> Vec<Step> {
+fn confirm_cuts(
+    values: &[f64],
+    scale: &[f64],
+    mut cuts: Vec<usize>,
+    options: &ChangeOptions,
+) -> Vec<ChangePoint> {
     loop {
         let edges: Vec<usize> =
             std::iter::once(0).chain(cuts.iter().copied()).chain([values.len()]).collect();
-        let steps: Vec<Step> = edges
+        let steps: Vec<ChangePoint> = edges
             .windows(3)
             .map(|around| {
                 let (from, at, to) = (around[0], around[1], around[2]);
-                let chance = of_this_cut(&drawn_in(&scale[from..to]), at - from, options);
-                Step { at, p_value: Ratio(chance) }
+                let chance = cut_p_value(&clamp_strays(&scale[from..to]), at - from, options);
+                ChangePoint { at, p_value: Ratio(chance) }
             })
             .collect();
         let size = |at: usize| {
             let (from, to) = (edges[at], edges[at + 2]);
-            size(&values[from..edges[at + 1]], &values[edges[at + 1]..to])
+            level_distance(&values[from..edges[at + 1]], &values[edges[at + 1]..to])
         };
         // First remove changes that are too small, smallest first; then insignificant ones, largest
         // p-value first.
@@ -169,14 +174,14 @@ fn settle(values: &[f64], scale: &[f64], mut cuts: Vec<usize>, options: &ChangeO
 }
 
 /// Distance of the medians relative to the smaller: +10 % and its reversal are equal.
-fn size(before: &[f64], after: &[f64]) -> f64 {
+fn level_distance(before: &[f64], after: &[f64]) -> f64 {
     let middle = |values: &[f64]| {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         median(&sorted).unwrap_or_default()
     };
     let (x, y) = (middle(before), middle(after));
-    change(x.abs().min(y.abs()), x.abs().max(y.abs())).abs().max(if x * y < 0.0 {
+    relative_change(x.abs().min(y.abs()), x.abs().max(y.abs())).abs().max(if x * y < 0.0 {
         f64::INFINITY
     } else {
         0.0

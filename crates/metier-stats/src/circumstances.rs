@@ -9,24 +9,24 @@
 
 use std::collections::BTreeSet;
 
-use metier_types::{Run, Warning};
+use metier_types::{Run, RunWarning};
 
 use crate::bootstrap::median;
-use crate::choose::tally;
-use crate::comparison::{Group, Metric, Verdict};
+use crate::comparison::{ComparedGroup, ComparisonVerdict, MetricComparison};
+use crate::run_selection::count_reasons;
 
 /// Maximum number of distinct values listed per side.
-const SHOWN: usize = 3;
+const MAX_SHOWN_VALUES: usize = 3;
 
 /// A noise reading of the host of a run.
-type Reading = fn(&Run) -> Option<f64>;
+type NoiseReading = fn(&Run) -> Option<f64>;
 
-fn warning(code: &str, text: String) -> Warning {
-    Warning::new(code, text)
+fn new_warning(code: &str, text: String) -> RunWarning {
+    RunWarning::new(code, text)
 }
 
 /// Warns about excluded runs.
-pub fn left_out(a: &Group, b: &Group) -> Vec<Warning> {
+pub fn exclusion_warnings(a: &ComparedGroup, b: &ComparedGroup) -> Vec<RunWarning> {
     [a, b]
         .into_iter()
         .filter(|group| !group.left_out.is_empty())
@@ -36,17 +36,21 @@ pub fn left_out(a: &Group, b: &Group) -> Vec<Warning> {
                 "{}: {} of {of} runs are left out ({})",
                 group.label,
                 group.left_out.len(),
-                tally(&group.left_out)
+                count_reasons(&group.left_out)
             );
-            warning("left-out", text)
+            new_warning("left-out", text)
         })
         .collect()
 }
 
 /// Warns if no difference could be significant with so few runs.
-pub fn too_few(a: &Group, b: &Group, metrics: &[Metric]) -> Option<Warning> {
-    metrics.iter().any(|metric| metric.verdict == Verdict::TooFewRuns).then(|| {
-        warning(
+pub fn too_few_warning(
+    a: &ComparedGroup,
+    b: &ComparedGroup,
+    metrics: &[MetricComparison],
+) -> Option<RunWarning> {
+    metrics.iter().any(|metric| metric.verdict == ComparisonVerdict::TooFewRuns).then(|| {
+        new_warning(
             "too-few-repeats",
             format!(
                 "{} has {} and {} has {} runs: too few to tell a difference from chance; measure each with --repeat 10",
@@ -57,7 +61,7 @@ pub fn too_few(a: &Group, b: &Group, metrics: &[Metric]) -> Option<Warning> {
 }
 
 /// One circumstance that should be equal in all runs.
-pub struct Trait {
+pub struct RunCircumstance {
     /// Stable code of its difference.
     pub code: &'static str,
     pub what: &'static str,
@@ -67,32 +71,32 @@ pub struct Trait {
 }
 
 /// The circumstances that are compared.
-pub const TRAITS: [Trait; 15] = [
-    Trait {
+pub const CIRCUMSTANCES: [RunCircumstance; 15] = [
+    RunCircumstance {
         code: "host-differs",
         what: "the device",
         advice: "the difference is one of devices as well; measure both on the same one to judge the workload",
         of: |run| Some(run.device.name.clone()),
     },
-    Trait {
+    RunCircumstance {
         code: "kernel-differs",
         what: "the kernel",
         advice: "measure both under the same kernel to judge the workload",
         of: |run| run.context.kernel.clone(),
     },
-    Trait {
+    RunCircumstance {
         code: "input-differs",
         what: "the input's content",
         advice: "measure both with the same --input",
         of: |run| run.context.input_digest.map(|digest| digest.short()),
     },
-    Trait {
+    RunCircumstance {
         code: "environment-differs",
         what: "the environment",
         advice: "start both from the same shell, or with `env -i`",
         of: |run| run.context.environment_digest.map(|digest| digest.short()),
     },
-    Trait {
+    RunCircumstance {
         code: "limits-differ",
         what: "the set of limits",
         advice: "measure both under the same limits",
@@ -101,37 +105,37 @@ pub const TRAITS: [Trait; 15] = [
             Some(if limits.is_empty() { "none".into() } else { limits.join(" ") })
         },
     },
-    Trait {
+    RunCircumstance {
         code: "method-differs",
         what: "the way of accounting",
         advice: "values of different ways are not the same thing; measure both in the same way",
         of: |run| run.context.method.map(|method| format!("{method:?}")),
     },
-    Trait {
+    RunCircumstance {
         code: "governor-differs",
         what: "the frequency governor",
         advice: "set the same governor for both",
         of: |run| run.host.governor.clone(),
     },
-    Trait {
+    RunCircumstance {
         code: "power-mode-differs",
         what: "the board's power mode",
         advice: "set the same mode for both, with `nvpmodel -m`",
         of: |run| run.context.power_mode.clone(),
     },
-    Trait {
+    RunCircumstance {
         code: "version-differs",
         what: "the measuring program",
         advice: "measure both with the same version where small differences matter",
         of: |run| Some(run.context.measured_by.clone()),
     },
-    Trait {
+    RunCircumstance {
         code: "executable-differs",
         what: "the executable's content",
         advice: "for information: usually this is what is compared",
         of: |run| run.context.executable_digest.map(|digest| digest.short()),
     },
-    Trait {
+    RunCircumstance {
         code: "image-differs",
         what: "the image",
         advice: "for information: usually this is what is compared",
@@ -144,7 +148,7 @@ pub const TRAITS: [Trait; 15] = [
             Some(run.context.image.as_ref().map_or_else(none, name))
         },
     },
-    Trait {
+    RunCircumstance {
         code: "dataset-differs",
         what: "the dataset's content",
         advice: "measure both on the same dataset",
@@ -152,7 +156,7 @@ pub const TRAITS: [Trait; 15] = [
             Some(run.context.dataset.as_ref().map_or_else(|| "none".into(), |dataset| dataset.digest.short()))
         },
     },
-    Trait {
+    RunCircumstance {
         code: "page-cache-differs",
         what: "the state of the page cache",
         advice: "measure both with the same state of the cache",
@@ -162,7 +166,7 @@ pub const TRAITS: [Trait; 15] = [
             Some(run.context.dataset.as_ref().map_or_else(|| "none".into(), word))
         },
     },
-    Trait {
+    RunCircumstance {
         code: "company-differs",
         what: "what ran beside it",
         advice: "measure both with the same companions and neighbours",
@@ -172,7 +176,7 @@ pub const TRAITS: [Trait; 15] = [
             Some(if names.is_empty() { "nothing".into() } else { names.join(", ") })
         },
     },
-    Trait {
+    RunCircumstance {
         code: "command-differs",
         what: "the command line",
         advice: "for information: usually this is what is compared",
@@ -181,10 +185,10 @@ pub const TRAITS: [Trait; 15] = [
 ];
 
 /// Warns about differences between the groups, or within one.
-pub fn differences(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<Warning> {
+pub fn difference_warnings(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<RunWarning> {
     let mut warnings = Vec::new();
-    for it in &TRAITS {
-        let (of_a, of_b) = (values(a, it.of), values(b, it.of));
+    for it in &CIRCUMSTANCES {
+        let (of_a, of_b) = (distinct_values(a, it.of), distinct_values(b, it.of));
         // Two devices may have the same name, so their ids are compared.
         let same = match it.code {
             "host-differs" => {
@@ -197,32 +201,32 @@ pub fn differences(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<
             let text = format!(
                 "{} differs: {label_a}: {}; {label_b}: {}; {}",
                 it.what,
-                list(&of_a),
-                list(&of_b),
+                join_values(&of_a),
+                join_values(&of_b),
                 it.advice
             );
-            warnings.push(warning(it.code, text));
+            warnings.push(new_warning(it.code, text));
         }
     }
-    warnings.extend(noise(a, b, label_a, label_b));
+    warnings.extend(noise_warnings(a, b, label_a, label_b));
     warnings
 }
 
-fn values(runs: &[&Run], of: fn(&Run) -> Option<String>) -> BTreeSet<String> {
+fn distinct_values(runs: &[&Run], of: fn(&Run) -> Option<String>) -> BTreeSet<String> {
     runs.iter().map(|run| of(run).unwrap_or_else(|| "unknown".into())).collect()
 }
 
-fn list(values: &BTreeSet<String>) -> String {
-    let mut text = values.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if values.len() > SHOWN {
-        text.push_str(&format!(" and {} more", values.len() - SHOWN));
+fn join_values(values: &BTreeSet<String>) -> String {
+    let mut text = values.iter().take(MAX_SHOWN_VALUES).cloned().collect::<Vec<_>>().join(", ");
+    if values.len() > MAX_SHOWN_VALUES {
+        text.push_str(&format!(" and {} more", values.len() - MAX_SHOWN_VALUES));
     }
     text
 }
 
 /// Compares load, steal time and other processes' CPU share by their medians.
-fn noise(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<Warning> {
-    let middle = |runs: &[&Run], of: Reading| {
+fn noise_warnings(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<RunWarning> {
+    let middle = |runs: &[&Run], of: NoiseReading| {
         let mut values: Vec<f64> = runs.iter().filter_map(|run| of(run)).filter(|x| x.is_finite()).collect();
         values.sort_unstable_by(f64::total_cmp);
         median(&values)
@@ -236,9 +240,9 @@ fn noise(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<Warning> {
         let text = format!(
             "the load before the runs differs: {label_a}: {x:.2}; {label_b}: {y:.2}; measure again on a quiet host"
         );
-        warnings.push(warning("load-differs", text));
+        warnings.push(new_warning("load-differs", text));
     }
-    let shares: [(&str, &str, f64, Reading); 2] = [
+    let shares: [(&str, &str, f64, NoiseReading); 2] = [
         ("steal-differs", "time stolen by the hypervisor", 0.01, |run| run.host.steal_ratio.map(|x| x.get())),
         ("others-differ", "the share of the cores that others used", 0.05, |run| {
             run.host.others_ratio.map(|x| x.get())
@@ -252,7 +256,7 @@ fn noise(a: &[&Run], b: &[&Run], label_a: &str, label_b: &str) -> Vec<Warning> {
             let text = format!(
                 "{what} differs: {label_a}: {x:.1} %; {label_b}: {y:.1} %; alternate the two, or measure on a quiet host"
             );
-            warnings.push(warning(code, text));
+            warnings.push(new_warning(code, text));
         }
     }
     warnings

@@ -7,18 +7,18 @@
 //!
 //! Limits: runs are assumed to be exchangeable within their group. If the host drifts while first
 //! all runs of a and then all of b are measured, the difference is real but not caused by the
-//! workload. [`Comparison::warnings`] lists known differences.
+//! workload. [`RunComparison::batch_warnings`] lists known differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use metier_types::schema::Schema;
-use metier_types::{Extra, Quality, Ratio, Run};
+use metier_types::schema::RecordSchema;
+use metier_types::{ExtraFields, Ratio, Run, ValueQuality};
 
-use crate::bootstrap::{self, change, change_atoms, median, median_atoms};
-use crate::choose::choose;
-use crate::comparison::{Comparison, Group, Level, Metric, Verdict};
-use crate::permutation::{chances, dealings};
-use crate::{Error, Field, circumstances};
+use crate::bootstrap::{self, change_distribution, median, median_distribution, relative_change};
+use crate::comparison::{ComparedGroup, ComparisonVerdict, LevelSummary, MetricComparison, RunComparison};
+use crate::permutation::{corrected_p_values, count_dealings};
+use crate::run_selection::select_runs;
+use crate::{Error, SummaryField, circumstances};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompareOptions {
@@ -36,7 +36,7 @@ pub struct CompareOptions {
     /// Whether failed runs are included, for commands that are expected to fail.
     pub keep_failed: bool,
     /// The fields to compare. Fewer fields give more power for each.
-    pub fields: Vec<Field>,
+    pub fields: Vec<SummaryField>,
 }
 
 impl Default for CompareOptions {
@@ -49,13 +49,13 @@ impl Default for CompareOptions {
             resamples: 10_000,
             seed: 0x6d65_7469_6572,
             keep_failed: false,
-            fields: Field::ALL.to_vec(),
+            fields: SummaryField::ALL.to_vec(),
         }
     }
 }
 
 impl CompareOptions {
-    fn check(&self) -> Result<(), Error> {
+    fn validate(&self) -> Result<(), Error> {
         let wrong = |option, got: String, want| Err(Error::WrongOption { option, got, want });
         if !(0.5..1.0).contains(&self.coverage.get()) {
             return wrong("coverage", self.coverage.get().to_string(), "a share from 0.5 to below 1");
@@ -78,44 +78,44 @@ impl CompareOptions {
 }
 
 /// Compares b with a.
-pub fn compare(a: &[Run], b: &[Run], options: &CompareOptions) -> Result<Comparison, Error> {
-    options.check()?;
+pub fn compare(a: &[Run], b: &[Run], options: &CompareOptions) -> Result<RunComparison, Error> {
+    options.validate()?;
     let mut seen = BTreeSet::new();
-    let (kept_a, out_a) = choose("a", a, options, &mut seen)?;
-    let (kept_b, out_b) = choose("b", b, options, &mut seen)?;
+    let (kept_a, out_a) = select_runs("a", a, options, &mut seen)?;
+    let (kept_b, out_b) = select_runs("b", b, options, &mut seen)?;
     let mut metrics = Vec::new();
     let mut columns = Vec::new();
-    let fields: BTreeSet<Field> = options.fields.iter().copied().collect();
+    let fields: BTreeSet<SummaryField> = options.fields.iter().copied().collect();
     for field in fields {
-        let column = Column::read(field, &kept_a, &kept_b)?;
-        metrics.push(describe(field, &column, &kept_a, &kept_b, options));
+        let column = FieldColumn::read(field, &kept_a, &kept_b)?;
+        metrics.push(describe_field(field, &column, &kept_a, &kept_b, options));
         columns.push(column);
     }
-    test(&mut metrics, &columns, options);
-    let group = |label: &str, runs: &[&Run], left_out| Group {
+    test_fields(&mut metrics, &columns, options);
+    let group = |label: &str, runs: &[&Run], left_out| ComparedGroup {
         label: label.to_string(),
         runs: runs.iter().map(|run| run.id).collect(),
         n: runs.len(),
         left_out,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let a = group(&options.label_a, &kept_a, out_a);
     let b = group(&options.label_b, &kept_b, out_b);
-    let mut warnings = circumstances::left_out(&a, &b);
-    warnings.extend(circumstances::too_few(&a, &b, &metrics));
-    warnings.extend(circumstances::differences(&kept_a, &kept_b, &options.label_a, &options.label_b));
-    Ok(Comparison { schema: Schema::new(), a, b, metrics, warnings, extra: Extra::new() })
+    let mut warnings = circumstances::exclusion_warnings(&a, &b);
+    warnings.extend(circumstances::too_few_warning(&a, &b, &metrics));
+    warnings.extend(circumstances::difference_warnings(&kept_a, &kept_b, &options.label_a, &options.label_b));
+    Ok(RunComparison { schema: RecordSchema::new(), a, b, metrics, warnings, extra: ExtraFields::new() })
 }
 
 /// Values of one field by run, a's first; `None` if a run lacks it.
-struct Column {
+struct FieldColumn {
     values: Vec<Option<f64>>,
     a_runs: usize,
 }
 
-impl Column {
-    fn read(field: Field, a: &[&Run], b: &[&Run]) -> Result<Self, Error> {
-        let values: Result<Vec<_>, Error> = a.iter().chain(b).map(|run| field.value(run)).collect();
+impl FieldColumn {
+    fn read(field: SummaryField, a: &[&Run], b: &[&Run]) -> Result<Self, Error> {
+        let values: Result<Vec<_>, Error> = a.iter().chain(b).map(|run| field.value_of(run)).collect();
         Ok(Self { values: values?, a_runs: a.len() })
     }
 
@@ -136,19 +136,25 @@ impl Column {
 }
 
 /// Minimum number of runs per side; a variance of two runs says little.
-const FEWEST: usize = 3;
+const MIN_RUNS: usize = 3;
 
 /// Whether the clearest possible difference could be significant.
-fn can_tell(a: usize, b: usize, significance: f64) -> bool {
-    a >= FEWEST && b >= FEWEST && 2.0 / dealings(a + b, a) as f64 <= significance
+fn is_test_possible(a: usize, b: usize, significance: f64) -> bool {
+    a >= MIN_RUNS && b >= MIN_RUNS && 2.0 / count_dealings(a + b, a) as f64 <= significance
 }
 
 /// Levels, change and interval; the verdict `no-difference-shown` is preliminary.
-fn describe(field: Field, column: &Column, a: &[&Run], b: &[&Run], options: &CompareOptions) -> Metric {
+fn describe_field(
+    field: SummaryField,
+    column: &FieldColumn,
+    a: &[&Run],
+    b: &[&Run],
+    options: &CompareOptions,
+) -> MetricComparison {
     let (values_a, values_b) = column.sorted();
-    let enough = can_tell(values_a.len(), values_b.len(), options.significance.get());
+    let enough = is_test_possible(values_a.len(), values_b.len(), options.significance.get());
     let (atoms_a, atoms_b) = match enough {
-        true => (median_atoms(&values_a), median_atoms(&values_b)),
+        true => (median_distribution(&values_a), median_distribution(&values_b)),
         false => (Vec::new(), Vec::new()),
     };
     // With fewer than 5 runs on a side the bootstrap's tails are too thin (simulated: 93 % instead
@@ -157,33 +163,33 @@ fn describe(field: Field, column: &Column, a: &[&Run], b: &[&Run], options: &Com
         true => 0.0,
         false => (1.0 - options.coverage.get()) / 2.0,
     };
-    let mut metric = Metric {
+    let mut metric = MetricComparison {
         field,
         unit: field.unit(),
-        a: level(&values_a, &atoms_a, tail),
-        b: level(&values_b, &atoms_b, tail),
+        a: level_summary(&values_a, &atoms_a, tail),
+        b: level_summary(&values_b, &atoms_b, tail),
         change_ratio: None,
         low: None,
         high: None,
         coverage: None,
-        verdict: Verdict::NoDifferenceShown,
+        verdict: ComparisonVerdict::NoDifferenceShown,
         p_value: None,
         because: None,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let (Some(before), Some(after)) = (metric.a.median, metric.b.median) else {
-        metric.verdict = Verdict::NotComparable;
-        metric.because = Some(why_absent(field, a, b, &metric, options));
+        metric.verdict = ComparisonVerdict::NotComparable;
+        metric.because = Some(absence_reason(field, a, b, &metric, options));
         return metric;
     };
-    metric.change_ratio = finite(change(before, after));
-    if let Some(reason) = unlike(field, a, b) {
-        metric.verdict = Verdict::NotComparable;
+    metric.change_ratio = finite_ratio(relative_change(before, after));
+    if let Some(reason) = quality_mismatch(field, a, b) {
+        metric.verdict = ComparisonVerdict::NotComparable;
         metric.because = Some(reason);
         return metric;
     }
     if !enough {
-        metric.verdict = Verdict::TooFewRuns;
+        metric.verdict = ComparisonVerdict::TooFewRuns;
         metric.because = Some(format!(
             "{} and {} runs; want at least 4 on each side, better 10",
             values_a.len(),
@@ -191,23 +197,23 @@ fn describe(field: Field, column: &Column, a: &[&Run], b: &[&Run], options: &Com
         ));
         return metric;
     }
-    if let Some((low, high)) = bootstrap::interval(&change_atoms(&atoms_a, &atoms_b), tail) {
-        metric.low = finite(low);
-        metric.high = finite(high);
+    if let Some((low, high)) = bootstrap::quantile_interval(&change_distribution(&atoms_a, &atoms_b), tail) {
+        metric.low = finite_ratio(low);
+        metric.high = finite_ratio(high);
         metric.coverage = Some(options.coverage);
     }
     metric
 }
 
-fn finite(x: f64) -> Option<Ratio> {
+fn finite_ratio(x: f64) -> Option<Ratio> {
     x.is_finite().then_some(Ratio(x))
 }
 
-fn level(sorted: &[f64], atoms: &[bootstrap::Atom], tail: f64) -> Level {
+fn level_summary(sorted: &[f64], atoms: &[bootstrap::ProbabilityAtom], tail: f64) -> LevelSummary {
     let mut by_value = atoms.to_vec();
     by_value.sort_unstable_by(|l, r| l.0.total_cmp(&r.0));
-    let interval = bootstrap::interval(&by_value, tail);
-    Level {
+    let interval = bootstrap::quantile_interval(&by_value, tail);
+    LevelSummary {
         n: sorted.len(),
         median: median(sorted),
         low: interval.map(|ends| ends.0),
@@ -218,9 +224,15 @@ fn level(sorted: &[f64], atoms: &[bootstrap::Atom], tail: f64) -> Level {
 }
 
 /// Why a side lacks the value, taken from the record of a run that lacks it.
-fn why_absent(field: Field, a: &[&Run], b: &[&Run], metric: &Metric, options: &CompareOptions) -> String {
+fn absence_reason(
+    field: SummaryField,
+    a: &[&Run],
+    b: &[&Run],
+    metric: &MetricComparison,
+    options: &CompareOptions,
+) -> String {
     let (runs, label) = if metric.a.n == 0 { (a, &options.label_a) } else { (b, &options.label_b) };
-    let reason = runs.iter().find_map(|run| run.missing.get(&field.path()));
+    let reason = runs.iter().find_map(|run| run.missing.get(&field.record_path()));
     match reason {
         Some(missing) => format!("{label} has no value: {missing}"),
         None => format!("{label} has no value"),
@@ -228,25 +240,26 @@ fn why_absent(field: Field, a: &[&Run], b: &[&Run], metric: &Metric, options: &C
 }
 
 /// Whether the two sides measured the value so differently that they are not comparable.
-fn unlike(field: Field, a: &[&Run], b: &[&Run]) -> Option<String> {
-    let grades = |runs: &[&Run]| -> BTreeSet<Quality> {
-        runs.iter().filter_map(|run| run.quality.get(&field.path()).copied()).collect()
+fn quality_mismatch(field: SummaryField, a: &[&Run], b: &[&Run]) -> Option<String> {
+    let grades = |runs: &[&Run]| -> BTreeSet<ValueQuality> {
+        runs.iter().filter_map(|run| run.quality.get(&field.record_path()).copied()).collect()
     };
     let (a, b) = (grades(a), grades(b));
-    let estimated = |grades: &BTreeSet<Quality>| grades.iter().all(|grade| *grade == Quality::Estimated);
-    let exact = |grades: &BTreeSet<Quality>| grades.iter().all(|grade| *grade == Quality::Exact);
+    let estimated =
+        |grades: &BTreeSet<ValueQuality>| grades.iter().all(|grade| *grade == ValueQuality::Estimated);
+    let exact = |grades: &BTreeSet<ValueQuality>| grades.iter().all(|grade| *grade == ValueQuality::Exact);
     let apart = !a.is_empty() && !b.is_empty() && (estimated(&a) && exact(&b) || exact(&a) && estimated(&b));
     apart.then(|| {
-        let (one, other) = if exact(&a) { ("exact", "estimated") } else { ("estimated", "exact") };
-        format!("the value is {one} on the first side and {other} on the second; measure both the same way")
+        let (text, other) = if exact(&a) { ("exact", "estimated") } else { ("estimated", "exact") };
+        format!("the value is {text} on the first side and {other} on the second; measure both the same way")
     })
 }
 
 /// Tests all open fields, jointly if they have the same runs, and sets their verdicts.
-fn test(metrics: &mut [Metric], columns: &[Column], options: &CompareOptions) {
+fn test_fields(metrics: &mut [MetricComparison], columns: &[FieldColumn], options: &CompareOptions) {
     let mut families: BTreeMap<Vec<bool>, Vec<usize>> = BTreeMap::new();
     for (at, column) in columns.iter().enumerate() {
-        if metrics[at].verdict == Verdict::NoDifferenceShown {
+        if metrics[at].verdict == ComparisonVerdict::NoDifferenceShown {
             families.entry(column.presence()).or_default().push(at);
         }
     }
@@ -254,8 +267,8 @@ fn test(metrics: &mut [Metric], columns: &[Column], options: &CompareOptions) {
     // families.
     let factor = families.len() as f64;
     for (presence, members) in families {
-        let (pool, in_a) = pooled(&presence, &members, columns);
-        let found = chances(&pool, &in_a, options.resamples, options.seed);
+        let (pool, in_a) = pool_runs(&presence, &members, columns);
+        let found = corrected_p_values(&pool, &in_a, options.resamples, options.seed);
         for (at, chance) in members.into_iter().zip(found) {
             let metric = &mut metrics[at];
             let chance = (chance * factor).min(1.0);
@@ -265,9 +278,9 @@ fn test(metrics: &mut [Metric], columns: &[Column], options: &CompareOptions) {
             let fell = metric.high.is_some_and(|high| high.get() < 0.0);
             if chance <= options.significance.get() {
                 metric.verdict = match (rose, fell) {
-                    (true, _) => Verdict::Increase,
-                    (_, true) => Verdict::Decrease,
-                    _ => Verdict::NoDifferenceShown,
+                    (true, _) => ComparisonVerdict::Increase,
+                    (_, true) => ComparisonVerdict::Decrease,
+                    _ => ComparisonVerdict::NoDifferenceShown,
                 };
             }
         }
@@ -278,7 +291,7 @@ fn test(metrics: &mut [Metric], columns: &[Column], options: &CompareOptions) {
 ///
 /// Sorted by value, so that random permutations depend neither on the order of runs nor on which
 /// side is a.
-fn pooled(presence: &[bool], members: &[usize], columns: &[Column]) -> (Vec<Vec<f64>>, Vec<bool>) {
+fn pool_runs(presence: &[bool], members: &[usize], columns: &[FieldColumn]) -> (Vec<Vec<f64>>, Vec<bool>) {
     let a_runs = columns[members[0]].a_runs;
     let mut runs: Vec<(Vec<f64>, bool)> = (0..presence.len())
         .filter(|run| presence[*run])

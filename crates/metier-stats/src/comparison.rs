@@ -1,17 +1,17 @@
 //! The comparison record, `metier.comparison/1`, and the regression check for CI.
 
-use metier_types::schema::{Schema, Versioned};
-use metier_types::{Extra, Ratio, RunId, Unit, Warning, words};
+use metier_types::schema::{RecordSchema, VersionedRecord};
+use metier_types::{ColumnUnit, ExtraFields, Ratio, RunId, RunWarning, words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Field;
+use crate::SummaryField;
 
 words! { serde (word, from_word)
     /// Why a run was left out.
     #[derive(JsonSchema)]
     #[non_exhaustive]
-    pub enum LeftOutBecause {
+    pub enum ExclusionReason {
         /// It only warmed up.
         WarmUp = "warm-up",
         /// It is still under way.
@@ -27,16 +27,16 @@ words! { serde (word, from_word)
 
 /// A run that was given but not compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LeftOut {
+pub struct ExcludedRun {
     /// The run.
     pub run: RunId,
     /// The reason.
-    pub because: LeftOutBecause,
+    pub because: ExclusionReason,
 }
 
 /// One side of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Group {
+pub struct ComparedGroup {
     /// Display name.
     pub label: String,
     /// Ids of the compared runs.
@@ -45,15 +45,15 @@ pub struct Group {
     pub n: usize,
     /// Runs that were given but not compared.
     #[serde(default)]
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<ExcludedRun>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Values of one field on one side, in the metric's unit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Level {
+pub struct LevelSummary {
     /// Number of runs that have the value.
     pub n: usize,
     /// Median.
@@ -74,7 +74,7 @@ pub struct Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum ComparisonVerdict {
     /// b is larger, and the difference is significant.
     Increase,
     /// b is smaller, and the difference is significant.
@@ -89,15 +89,15 @@ pub enum Verdict {
 
 /// One field in both groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Metric {
+pub struct MetricComparison {
     /// The field of the runs' summary.
-    pub field: Field,
+    pub field: SummaryField,
     /// The unit of both levels.
-    pub unit: Unit,
+    pub unit: ColumnUnit,
     /// The first side.
-    pub a: Level,
+    pub a: LevelSummary,
     /// The second side.
-    pub b: Level,
+    pub b: LevelSummary,
     /// Median of b divided by median of a, minus 1; `null` if a side has no value, or if a's median
     /// is 0 and b's is not.
     pub change_ratio: Option<Ratio>,
@@ -109,7 +109,7 @@ pub struct Metric {
     /// Nominal coverage of that interval.
     pub coverage: Option<Ratio>,
     /// The conclusion.
-    pub verdict: Verdict,
+    pub verdict: ComparisonVerdict,
     /// Probability of such differences without a cause, corrected for the number of fields.
     pub p_value: Option<Ratio>,
     /// Why there is no conclusion, if there is none.
@@ -117,35 +117,35 @@ pub struct Metric {
     pub because: Option<String>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A comparison of two groups of runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Comparison {
+pub struct RunComparison {
     /// `metier.comparison/1`.
-    pub schema: Schema<Comparison>,
+    pub schema: RecordSchema<RunComparison>,
     /// The first side, the baseline.
-    pub a: Group,
+    pub a: ComparedGroup,
     /// The second side, the changed one.
-    pub b: Group,
+    pub b: ComparedGroup,
     /// All compared fields, also if both sides lack the value.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<MetricComparison>,
     /// Warnings about its reliability.
     #[serde(default)]
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<RunWarning>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for Comparison {
+impl VersionedRecord for RunComparison {
     const SCHEMA: &'static str = "metier.comparison/1";
 }
 
-impl Comparison {
+impl RunComparison {
     /// The metric of a field.
-    pub fn metric(&self, field: Field) -> Option<&Metric> {
+    pub fn metric(&self, field: SummaryField) -> Option<&MetricComparison> {
         self.metrics.iter().find(|metric| metric.field == field)
     }
 
@@ -159,20 +159,20 @@ impl Comparison {
     /// about every other time, as with any sharp limit.
     ///
     /// An increase from a median of 0 has no ratio; it exceeds every limit.
-    pub fn regressions_in(&self, above: Ratio, fields: &[Field]) -> Vec<&Metric> {
+    pub fn find_regressions(&self, above: Ratio, fields: &[SummaryField]) -> Vec<&MetricComparison> {
         self.metrics
             .iter()
             .filter(|metric| fields.contains(&metric.field))
-            .filter(|metric| metric.verdict == Verdict::Increase)
+            .filter(|metric| metric.verdict == ComparisonVerdict::Increase)
             .filter(|metric| metric.change_ratio.is_none_or(|change| change > above))
             .collect()
     }
 
     /// Why none of the given fields could be judged; `None` where one was.
-    pub fn why_not_judged(&self, fields: &[Field]) -> Option<&str> {
-        let is_judged = |metric: &Metric| {
+    pub fn why_not_judged(&self, fields: &[SummaryField]) -> Option<&str> {
+        let is_judged = |metric: &MetricComparison| {
             fields.contains(&metric.field)
-                && !matches!(metric.verdict, Verdict::NotComparable | Verdict::TooFewRuns)
+                && !matches!(metric.verdict, ComparisonVerdict::NotComparable | ComparisonVerdict::TooFewRuns)
         };
         let because = || self.metrics.iter().find_map(|metric| metric.because.as_deref());
         (!self.metrics.iter().any(is_judged)).then(|| because().unwrap_or_default())

@@ -8,26 +8,26 @@
 
 use std::collections::BTreeSet;
 
-use metier_types::{Column, Extra, Kind, Series, Values};
+use metier_types::{ColumnKind, ColumnValues, ExtraFields, Series, SeriesColumn};
 
 use crate::Error;
 
 /// The rows of a series in a time range (nanoseconds since the start of the run, both ends
 /// included), reduced to at most `points` rows. A short series is returned whole.
 pub fn downsample(series: &Series, from: i64, to: i64, points: usize) -> Result<Series, Error> {
-    if let Some(defect) = series.defect() {
+    if let Some(defect) = series.find_defect() {
         return Err(Error::BrokenSeries { defect });
     }
     let start = series.times.partition_point(|time| *time < from);
     let end = series.times.partition_point(|time| *time <= to).max(start);
     if end - start <= points {
-        return Ok(rows_of(series, &(start..end).collect::<Vec<_>>()));
+        return Ok(take_rows(series, &(start..end).collect::<Vec<_>>()));
     }
-    let gauges: Vec<Gauge> = series
+    let gauges: Vec<GaugeColumn> = series
         .columns
         .iter()
-        .filter(|c| c.kind == Kind::Gauge || !c.absent.is_empty())
-        .map(Gauge::of)
+        .filter(|c| c.kind == ColumnKind::Gauge || !c.absent.is_empty())
+        .map(GaugeColumn::new)
         .collect();
     let each = 2 + 2 * gauges.len();
     if points < each {
@@ -37,37 +37,42 @@ pub fn downsample(series: &Series, from: i64, to: i64, points: usize) -> Result<
     // Extremes often coincide, so more buckets fit than in the worst case: start with the maximum.
     let mut buckets = points / 2;
     loop {
-        let rows = keep(series, start..end, &gauges, buckets);
+        let rows = select_rows(series, start..end, &gauges, buckets);
         if rows.len() <= points || buckets <= points / each {
-            return Ok(rows_of(series, &rows));
+            return Ok(take_rows(series, &rows));
         }
         buckets = (buckets * 4 / 5).max(points / each);
     }
 }
 
-struct Gauge<'a> {
-    column: &'a Column,
+struct GaugeColumn<'a> {
+    column: &'a SeriesColumn,
     absent: BTreeSet<u32>,
 }
 
-impl<'a> Gauge<'a> {
-    fn of(column: &'a Column) -> Self {
+impl<'a> GaugeColumn<'a> {
+    fn new(column: &'a SeriesColumn) -> Self {
         Self { column, absent: column.absent.iter().copied().collect() }
     }
 
     /// The value of a row, if it is present and comparable.
-    fn at(&self, row: usize) -> Option<f64> {
+    fn value_at(&self, row: usize) -> Option<f64> {
         let there = self.absent.is_empty() || !self.absent.contains(&(row as u32));
-        self.column.values.number(row).filter(|x| there && !x.is_nan())
+        self.column.values.value_at(row).filter(|x| there && !x.is_nan())
     }
 }
 
-fn keep(series: &Series, rows: std::ops::Range<usize>, gauges: &[Gauge<'_>], buckets: usize) -> Vec<usize> {
+fn select_rows(
+    series: &Series,
+    rows: std::ops::Range<usize>,
+    gauges: &[GaugeColumn<'_>],
+    buckets: usize,
+) -> Vec<usize> {
     let first = i128::from(series.times[rows.start]);
     // One more than the span, so that the last row falls into the last bucket.
     let span = i128::from(series.times[rows.end - 1]) - first + 1;
     let bucket_of = |row: usize| (i128::from(series.times[row]) - first) * buckets as i128 / span;
-    let mut kept = BTreeSet::new();
+    let mut numbers = BTreeSet::new();
     let mut at = rows.start;
     while at < rows.end {
         let bucket = bucket_of(at);
@@ -75,11 +80,11 @@ fn keep(series: &Series, rows: std::ops::Range<usize>, gauges: &[Gauge<'_>], buc
         while next < rows.end && bucket_of(next) == bucket {
             next += 1;
         }
-        kept.extend([at, next - 1]);
+        numbers.extend([at, next - 1]);
         for gauge in gauges {
             let mut extremes: Option<((usize, f64), (usize, f64))> = None;
             for row in at..next {
-                if let Some(x) = gauge.at(row) {
+                if let Some(x) = gauge.value_at(row) {
                     let (least, most) = extremes.get_or_insert(((row, x), (row, x)));
                     if x < least.1 {
                         *least = (row, x);
@@ -89,22 +94,24 @@ fn keep(series: &Series, rows: std::ops::Range<usize>, gauges: &[Gauge<'_>], buc
                     }
                 }
             }
-            kept.extend(extremes.into_iter().flat_map(|(least, most)| [least.0, most.0]));
+            numbers.extend(extremes.into_iter().flat_map(|(least, most)| [least.0, most.0]));
         }
         at = next;
     }
-    kept.into_iter().collect()
+    numbers.into_iter().collect()
 }
 
 /// A series of the selected rows.
-fn rows_of(series: &Series, rows: &[usize]) -> Series {
-    let column = |column: &Column| Column {
+fn take_rows(series: &Series, rows: &[usize]) -> Series {
+    let column = |column: &SeriesColumn| SeriesColumn {
         name: column.name.clone(),
         kind: column.kind,
         unit: column.unit,
         values: match &column.values {
-            Values::Integer(values) => Values::Integer(rows.iter().map(|row| values[*row]).collect()),
-            Values::Float(values) => Values::Float(rows.iter().map(|row| values[*row]).collect()),
+            ColumnValues::Integer(values) => {
+                ColumnValues::Integer(rows.iter().map(|row| values[*row]).collect())
+            }
+            ColumnValues::Float(values) => ColumnValues::Float(rows.iter().map(|row| values[*row]).collect()),
         },
         absent: rows
             .iter()
@@ -116,7 +123,7 @@ fn rows_of(series: &Series, rows: &[usize]) -> Series {
     Series {
         times: rows.iter().map(|row| series.times[*row]).collect(),
         columns: series.columns.iter().map(column).collect(),
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
         ..Series::new(series.run, series.name.clone())
     }
 }

@@ -42,7 +42,7 @@ pub enum Error {
     WrongValue {
         run: RunId,
         /// The field of the run's summary.
-        field: crate::Field,
+        field: crate::SummaryField,
         got: f64,
     },
     /// An option is outside its range.

@@ -20,14 +20,14 @@ use crate::bootstrap::median;
 use crate::random::Xoshiro256;
 
 /// Values are clamped at this number of robust standard deviations.
-const REACH: f64 = 5.0;
+const CLAMP_DEVIATIONS: f64 = 5.0;
 
 /// Absolute and relative tolerance for ties (the statistic lies between 0 and 1). Without it,
 /// scaling all values could break a tie.
-const SAME: f64 = 1e-9;
+const TIE_TOLERANCE: f64 = 1e-9;
 
 /// Number of ways to assign `n` runs to groups of `k` and `n − k`, at most `u64::MAX`.
-pub fn dealings(n: usize, k: usize) -> u64 {
+pub fn count_dealings(n: usize, k: usize) -> u64 {
     let k = k.min(n - k.min(n));
     let mut count: u128 = 1;
     for i in 1..=k as u128 {
@@ -43,14 +43,14 @@ pub fn dealings(n: usize, k: usize) -> u64 {
 ///
 /// `fields` holds the values of each field for all runs of the pool; `in_a` marks a's runs. The
 /// order of the pool must not depend on the groups (see `compare`).
-pub fn chances(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, seed: u64) -> Vec<f64> {
+pub fn corrected_p_values(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, seed: u64) -> Vec<f64> {
     let n = in_a.len();
     let a_size = in_a.iter().filter(|a| **a).count();
     // The smaller group is drawn, so that swapping the groups changes nothing.
     let size = a_size.min(n - a_size);
     let drawn_is_a = a_size <= n - a_size;
     let observed_set: Vec<usize> = (0..n).filter(|i| in_a[*i] == drawn_is_a).collect();
-    let fields: Vec<Standard> = fields.iter().map(|values| Standard::of(values)).collect();
+    let fields: Vec<StandardizedField> = fields.iter().map(|values| StandardizedField::new(values)).collect();
     let observed: Vec<f64> = fields.iter().map(|field| field.statistic(&observed_set)).collect();
     let mut falling: Vec<usize> = (0..fields.len()).collect();
     falling.sort_by(|l, r| observed[*r].total_cmp(&observed[*l]));
@@ -60,21 +60,21 @@ pub fn chances(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, seed: u64) ->
         let mut largest = 0.0f64;
         for field in falling.iter().rev() {
             largest = largest.max(fields[*field].statistic(set));
-            if largest >= observed[*field] * (1.0 - SAME) - SAME {
+            if largest >= observed[*field] * (1.0 - TIE_TOLERANCE) - TIE_TOLERANCE {
                 at_least[*field] += 1;
             }
         }
     };
-    let total = dealings(n, size);
+    let total = count_dealings(n, size);
     let all = total <= u64::from(resamples);
     if all {
-        each_choice(n, size, &mut count);
+        for_each_choice(n, size, &mut count);
     } else {
         let mut random = Xoshiro256::new(seed);
         let mut pool: Vec<usize> = (0..n).collect();
         for _ in 0..resamples {
             for i in 0..size {
-                let other = i + random.below(n - i);
+                let other = i + random.next_below(n - i);
                 pool.swap(i, other);
             }
             count(&pool[..size]);
@@ -98,7 +98,7 @@ pub fn chances(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, seed: u64) ->
 }
 
 /// Calls `visit` with each choice of `k` from `0..n`.
-fn each_choice(n: usize, k: usize, visit: &mut impl FnMut(&[usize])) {
+fn for_each_choice(n: usize, k: usize, visit: &mut impl FnMut(&[usize])) {
     let mut set: Vec<usize> = (0..k).collect();
     loop {
         visit(&set);
@@ -113,15 +113,15 @@ fn each_choice(n: usize, k: usize, visit: &mut impl FnMut(&[usize])) {
 
 /// A field's values, clamped and scaled to mean 0 and deviation 1, so that sums of squares keep
 /// their digits.
-struct Standard {
+struct StandardizedField {
     values: Vec<f64>,
     sum: f64,
     squares: f64,
     varies: bool,
 }
 
-impl Standard {
-    fn of(values: &[f64]) -> Self {
+impl StandardizedField {
+    fn new(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
         let middle = median(&sorted).unwrap_or(0.0);
@@ -129,9 +129,10 @@ impl Standard {
         away.sort_unstable_by(f64::total_cmp);
         let scatter = 1.4826 * median(&away).unwrap_or(0.0);
         let pulled: Vec<f64> = match scatter > 0.0 {
-            true => {
-                values.iter().map(|x| x.clamp(middle - REACH * scatter, middle + REACH * scatter)).collect()
-            }
+            true => values
+                .iter()
+                .map(|x| x.clamp(middle - CLAMP_DEVIATIONS * scatter, middle + CLAMP_DEVIATIONS * scatter))
+                .collect(),
             // More than half of all values are equal: there is no scale for outliers.
             false => values.to_vec(),
         };
@@ -165,10 +166,13 @@ mod tests {
 
     #[test]
     fn dealings_are_counted() {
-        assert_eq!([dealings(10, 5), dealings(8, 4), dealings(8, 3), dealings(4, 0)], [252, 70, 56, 1]);
-        assert_eq!(dealings(2000, 1000), u64::MAX);
+        assert_eq!(
+            [count_dealings(10, 5), count_dealings(8, 4), count_dealings(8, 3), count_dealings(4, 0)],
+            [252, 70, 56, 1]
+        );
+        assert_eq!(count_dealings(2000, 1000), u64::MAX);
         let mut seen = 0;
-        each_choice(8, 3, &mut |_| seen += 1);
+        for_each_choice(8, 3, &mut |_| seen += 1);
         assert_eq!(seen, 56);
     }
 
@@ -178,20 +182,20 @@ mod tests {
         let apart: Vec<f64> =
             (0..10).map(|i| if i < 5 { 1.0 } else { 1.1 } + f64::from(i % 5) * 0.001).collect();
         let flat = vec![3.0; 10];
-        let got = chances(&[apart.clone(), flat.clone()], &in_a, 10_000, 1);
+        let got = corrected_p_values(&[apart.clone(), flat.clone()], &in_a, 10_000, 1);
         assert!((got[0] - 2.0 / 252.0).abs() < 1e-12, "{got:?}");
         assert_eq!(got[1], 1.0);
         // Also without scatter inside the groups.
         let exact: Vec<f64> = in_a.iter().map(|a| if *a { 5.0 } else { 6.0 }).collect();
-        assert!((chances(&[exact, flat], &in_a, 10_000, 1)[0] - 2.0 / 252.0).abs() < 1e-12);
+        assert!((corrected_p_values(&[exact, flat], &in_a, 10_000, 1)[0] - 2.0 / 252.0).abs() < 1e-12);
     }
 
     #[test]
     fn random_dealings_agree_with_all_of_them() {
         let in_a: Vec<bool> = (0..12).map(|i| i % 2 == 0).collect();
         let values: Vec<f64> = [3., 1., 4., 1., 5., 9., 2., 6., 5., 3., 5., 8.].to_vec();
-        let all = chances(std::slice::from_ref(&values), &in_a, 10_000, 1)[0];
-        let some = chances(&[values], &in_a, 900, 1)[0];
+        let all = corrected_p_values(std::slice::from_ref(&values), &in_a, 10_000, 1)[0];
+        let some = corrected_p_values(&[values], &in_a, 900, 1)[0];
         assert!((all - some).abs() < 0.05, "{all} {some}");
     }
 }

@@ -3,13 +3,13 @@
 //! Warnings, from wall time: `slow-first-run`, `outliers`, `too-few-repeats`. A single run gives
 //! none, because repeatability was not requested. Warm-up, failed and unfinished runs are excluded.
 
-use metier_types::{Ratio, Run, RunId, Unit, Warning};
+use metier_types::{ColumnUnit, Ratio, Run, RunId, RunWarning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bootstrap::{interval, median, median_atoms};
-use crate::choose::reason_to_leave_out;
-use crate::{Error, Field};
+use crate::bootstrap::{median, median_distribution, quantile_interval};
+use crate::run_selection::exclusion_reason;
+use crate::{Error, SummaryField};
 
 /// Modified z-score of an outlier (Iglewicz and Hoaglin, 1993).
 const OUTLIER_SCORE: f64 = 3.5;
@@ -17,20 +17,20 @@ const OUTLIER_SCORE: f64 = 3.5;
 /// harmless microsecond could have any score.
 const OUTLIER_SHARE: f64 = 0.02;
 /// Minimum number of values for outlier detection.
-const FEWEST_FOR_OUTLIERS: usize = 5;
+const MIN_VALUES_FOR_OUTLIERS: usize = 5;
 /// Recommended minimum number of repetitions for a comparison.
-const FEWEST_REPEATS: usize = 5;
+const MIN_REPEATS: usize = 5;
 /// Relative half width of the median's interval above which more repetitions are advised.
-const WIDE: f64 = 0.05;
+const MAX_HALF_WIDTH: f64 = 0.05;
 /// The first run is slow if it exceeds the median of the others by this share and is an outlier.
-const SLOW_FIRST: f64 = 0.10;
+const SLOW_FIRST_EXCESS: f64 = 0.10;
 
 /// A reading of the host of a run.
-type Reading = fn(&Run) -> Option<f64>;
+type CauseReading = fn(&Run) -> Option<f64>;
 
 /// Spread of values of one unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Spread {
+pub struct ValueSpread {
     /// Number of values.
     pub n: usize,
     /// Smallest value.
@@ -53,12 +53,12 @@ pub struct Spread {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FieldSpread {
     /// The field of the runs' summary.
-    pub field: Field,
+    pub field: SummaryField,
     /// Unit of the field.
-    pub unit: Unit,
+    pub unit: ColumnUnit,
     /// The spread; its outliers are indices into the batch's `runs` only if no run lacks the field.
     #[serde(flatten)]
-    pub spread: Spread,
+    pub spread: ValueSpread,
     /// Runs that are outliers in this field.
     pub outlier_runs: Vec<RunId>,
 }
@@ -73,11 +73,11 @@ pub struct BatchSpread {
     /// All fields that at least one run has.
     pub fields: Vec<FieldSpread>,
     /// Warnings about its reliability.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<RunWarning>,
 }
 
 /// Spread of values; `None` if there are none or one is not finite.
-pub fn spread_of(values: &[f64]) -> Option<Spread> {
+pub fn value_spread(values: &[f64]) -> Option<ValueSpread> {
     if values.iter().any(|x| !x.is_finite()) {
         return None;
     }
@@ -89,7 +89,7 @@ pub fn spread_of(values: &[f64]) -> Option<Spread> {
     let squares: f64 = sorted.iter().map(|x| (x - mean).powi(2)).sum();
     let mut away: Vec<f64> = values.iter().map(|x| (x - middle).abs()).collect();
     away.sort_unstable_by(f64::total_cmp);
-    Some(Spread {
+    Some(ValueSpread {
         n,
         min: *sorted.first()?,
         median: middle,
@@ -97,13 +97,13 @@ pub fn spread_of(values: &[f64]) -> Option<Spread> {
         max: *sorted.last()?,
         standard_deviation: (n > 1).then(|| (squares / (n - 1) as f64).sqrt()),
         mad: median(&away)?,
-        outliers: outliers(values, middle, &away),
+        outliers: find_outliers(values, middle, &away),
     })
 }
 
 /// Indices of outliers. `away` holds the sorted distances from the median.
-fn outliers(values: &[f64], middle: f64, away: &[f64]) -> Vec<usize> {
-    if values.len() < FEWEST_FOR_OUTLIERS {
+fn find_outliers(values: &[f64], middle: f64, away: &[f64]) -> Vec<usize> {
+    if values.len() < MIN_VALUES_FOR_OUTLIERS {
         return Vec::new();
     }
     // Iglewicz and Hoaglin: 0.6745 (x − median) / MAD; if the MAD is 0, the mean distance replaces
@@ -121,26 +121,25 @@ fn outliers(values: &[f64], middle: f64, away: &[f64]) -> Vec<usize> {
 
 /// Statistics of the repetitions of one batch. Runs of several batches are treated as one.
 pub fn batch_spread(runs: &[Run]) -> Result<BatchSpread, Error> {
-    let mut counted: Vec<&Run> =
-        runs.iter().filter(|run| reason_to_leave_out(run, false).is_none()).collect();
+    let mut counted: Vec<&Run> = runs.iter().filter(|run| exclusion_reason(run, false).is_none()).collect();
     counted.sort_by_key(|run| (run.started, run.id));
     let mut fields = Vec::new();
-    for field in Field::ALL {
+    for field in SummaryField::ALL {
         let mut owners = Vec::new();
         let mut values = Vec::new();
         for run in &counted {
-            if let Some(value) = field.value(run)? {
+            if let Some(value) = field.value_of(run)? {
                 owners.push(run.id);
                 values.push(value);
             }
         }
-        if let Some(spread) = spread_of(&values) {
+        if let Some(spread) = value_spread(&values) {
             let outlier_runs = spread.outliers.iter().filter_map(|at| owners.get(*at).copied()).collect();
             fields.push(FieldSpread { field, unit: field.unit(), spread, outlier_runs });
         }
     }
     let warm_ups = runs.iter().filter(|run| run.context.warmup).count();
-    let warnings = warnings(&counted, &fields, warm_ups)?;
+    let warnings = batch_warnings(&counted, &fields, warm_ups)?;
     Ok(BatchSpread {
         runs: counted.iter().map(|run| run.id).collect(),
         left_out: runs.len() - counted.len(),
@@ -149,20 +148,20 @@ pub fn batch_spread(runs: &[Run]) -> Result<BatchSpread, Error> {
     })
 }
 
-fn warnings(runs: &[&Run], fields: &[FieldSpread], warm_ups: usize) -> Result<Vec<Warning>, Error> {
-    let Some(wall) = fields.iter().find(|spread| spread.field == Field::WallSeconds) else {
+fn batch_warnings(runs: &[&Run], fields: &[FieldSpread], warm_ups: usize) -> Result<Vec<RunWarning>, Error> {
+    let Some(wall) = fields.iter().find(|spread| spread.field == SummaryField::WallSeconds) else {
         return Ok(Vec::new());
     };
     let (mut timed, mut values) = (Vec::new(), Vec::new());
     for run in runs {
-        if let Some(value) = Field::WallSeconds.value(run)? {
+        if let Some(value) = SummaryField::WallSeconds.value_of(run)? {
             timed.push(*run);
             values.push(value);
         }
     }
     let runs = timed.as_slice();
     let mut found = Vec::new();
-    let slow_first = slow_first(runs, &values, warm_ups);
+    let slow_first = slow_first_warning(runs, &values, warm_ups);
     let mut strays = wall.spread.outliers.clone();
     if let Some(warning) = slow_first {
         strays.retain(|at| *at != 0);
@@ -171,20 +170,20 @@ fn warnings(runs: &[&Run], fields: &[FieldSpread], warm_ups: usize) -> Result<Ve
     if !strays.is_empty() {
         found.push(outlier_warning(runs, &values, &strays, wall.spread.median));
     }
-    found.extend(too_few(&values));
+    found.extend(too_few_warning(&values));
     Ok(found)
 }
 
 /// Compares the first repetition with the others.
-fn slow_first(runs: &[&Run], values: &[f64], warm_ups: usize) -> Option<Warning> {
+fn slow_first_warning(runs: &[&Run], values: &[f64], warm_ups: usize) -> Option<RunWarning> {
     let (first, others) = values.split_first()?;
     if others.len() < 2 || runs.first()?.context.repetition > 1 {
         return None;
     }
-    let rest = spread_of(others)?;
+    let rest = value_spread(others)?;
     let scatter = rest.standard_deviation?.max(rest.mad / 0.6745);
     let excess = first - rest.median;
-    if excess <= SLOW_FIRST * rest.median || excess <= OUTLIER_SCORE * scatter {
+    if excess <= SLOW_FIRST_EXCESS * rest.median || excess <= OUTLIER_SCORE * scatter {
         return None;
     }
     let read = |run: &&Run| run.summary.read_bytes.map(|bytes| bytes.get());
@@ -205,12 +204,12 @@ fn slow_first(runs: &[&Run], values: &[f64], warm_ups: usize) -> Option<Warning>
     };
     let ratio = Ratio(excess / rest.median);
     let text = format!("the first run took {ratio} longer than the median of the others: {advice}");
-    Some(Warning::new("slow-first-run", text))
+    Some(RunWarning::new("slow-first-run", text))
 }
 
 /// Warns about outliers, with the likely cause if the host's state shows it.
-fn outlier_warning(runs: &[&Run], values: &[f64], strays: &[usize], middle: f64) -> Warning {
-    let worst = |of: Reading, among: &dyn Fn(usize) -> bool| {
+fn outlier_warning(runs: &[&Run], values: &[f64], strays: &[usize], middle: f64) -> RunWarning {
+    let worst = |of: CauseReading, among: &dyn Fn(usize) -> bool| {
         runs.iter()
             .enumerate()
             .filter(|(at, _)| among(*at))
@@ -218,7 +217,7 @@ fn outlier_warning(runs: &[&Run], values: &[f64], strays: &[usize], middle: f64)
             .fold(None, |most: Option<f64>, x| Some(most.map_or(x, |m| m.max(x))))
     };
     let is_stray = |at: usize| strays.contains(&at);
-    let causes: [(Reading, &str, &str); 4] = [
+    let causes: [(CauseReading, &str, &str); 4] = [
         (
             |run| run.host.steal_ratio.map(|x| x.get()),
             "the hypervisor gave time to others",
@@ -252,33 +251,33 @@ fn outlier_warning(runs: &[&Run], values: &[f64], strays: &[usize], middle: f64)
     let advice = cause.unwrap_or_else(|| "look at the median, and repeat on a quieter host".into());
     let (n, of) = (strays.len(), values.len());
     let text = format!("{n} of {of} runs stand out in wall time, the farthest by {off}: {advice}");
-    Warning::new("outliers", text)
+    RunWarning::new("outliers", text)
 }
 
 /// Warns if there are too few repetitions for a comparison or a precise median.
-fn too_few(values: &[f64]) -> Option<Warning> {
+fn too_few_warning(values: &[f64]) -> Option<RunWarning> {
     let n = values.len();
     let code = "too-few-repeats".to_string();
-    if (2..FEWEST_REPEATS).contains(&n) {
+    if (2..MIN_REPEATS).contains(&n) {
         let text = format!("{n} repetitions are too few to tell a change from chance; use --repeat 10");
-        return Some(Warning::new(code, text));
+        return Some(RunWarning::new(code, text));
     }
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let middle = median(&sorted).filter(|x| *x > 0.0 && n >= FEWEST_REPEATS)?;
-    let mut atoms = median_atoms(&sorted);
+    let middle = median(&sorted).filter(|x| *x > 0.0 && n >= MIN_REPEATS)?;
+    let mut atoms = median_distribution(&sorted);
     atoms.sort_unstable_by(|l, r| l.0.total_cmp(&r.0));
-    let (low, high) = interval(&atoms, 0.025)?;
+    let (low, high) = quantile_interval(&atoms, 0.025)?;
     let half = (high - low) / 2.0 / middle;
-    (half > WIDE).then(|| {
+    (half > MAX_HALF_WIDTH).then(|| {
         // The interval shrinks with the square root of the number of runs.
-        let want = (n as f64 * (half / WIDE).powi(2)).ceil();
+        let want = (n as f64 * (half / MAX_HALF_WIDTH).powi(2)).ceil();
         let advice = match want <= 200.0 {
-            true => format!("--repeat {want:.0} would bring it near {}", Ratio(WIDE)),
+            true => format!("--repeat {want:.0} would bring it near {}", Ratio(MAX_HALF_WIDTH)),
             false => "make the host quieter first: repeating alone will not narrow it".to_string(),
         };
         let text =
             format!("wall time scatters so that its median is known to ±{} only; {advice}", Ratio(half));
-        Warning::new(code, text)
+        RunWarning::new(code, text)
     })
 }

@@ -12,10 +12,12 @@
 use std::error::Error;
 use std::time::Instant;
 
-use metier_store::codec::{self, Limits};
-use metier_store::{Location, Owner, RunFilter, Store};
+use metier_store::codec::{self, DecodeLimits};
+use metier_store::{OwnerProcess, RecordStore, RunFilter, StoreLocation};
 use metier_types::random::SplitMix64;
-use metier_types::{BatchId, Column, Kind, Run, RunId, RunState, Series, Unit, Values};
+use metier_types::{
+    BatchId, ColumnKind, ColumnUnit, ColumnValues, Run, RunId, RunState, Series, SeriesColumn,
+};
 
 const RATE: usize = 100;
 
@@ -25,19 +27,19 @@ struct Noise(SplitMix64);
 impl Noise {
     /// Approximately normal: the sum of three uniform numbers.
     fn bell(&mut self, width: f64) -> f64 {
-        (self.0.fraction() + self.0.fraction() + self.0.fraction() - 1.5) * width
+        (self.0.next_fraction() + self.0.next_fraction() + self.0.next_fraction() - 1.5) * width
     }
     fn chance(&mut self, one_in: u64) -> bool {
-        self.0.next().is_multiple_of(one_in)
+        self.0.next_u64().is_multiple_of(one_in)
     }
 }
 
-fn integers(rows: usize, mut each: impl FnMut(usize) -> i64) -> Values {
-    Values::Integer((0..rows).map(&mut each).collect())
+fn integers(rows: usize, mut each: impl FnMut(usize) -> i64) -> ColumnValues {
+    ColumnValues::Integer((0..rows).map(&mut each).collect())
 }
 
-fn floats(rows: usize, mut each: impl FnMut(usize) -> f64) -> Values {
-    Values::Float((0..rows).map(&mut each).collect())
+fn floats(rows: usize, mut each: impl FnMut(usize) -> f64) -> ColumnValues {
+    ColumnValues::Float((0..rows).map(&mut each).collect())
 }
 
 fn recorded(run: RunId, rows: usize) -> Series {
@@ -64,48 +66,48 @@ fn recorded(run: RunId, rows: usize) -> Series {
         let mut sum = 0i64;
         integers(rows, |_| {
             if noise.chance(one_in) {
-                sum += (noise.0.next() % 64) as i64 * unit;
+                sum += (noise.0.next_u64() % 64) as i64 * unit;
             }
             sum
         })
     };
-    use Kind::{Counter, Gauge};
+    use ColumnKind::{Counter, Gauge};
     let n = &mut noise;
     let columns = [
-        ("cpu", Counter, Unit::Nanoseconds, counter(n, 9_700.0, 400.0, 1000)),
-        ("cpu_user", Counter, Unit::Nanoseconds, counter(n, 9_000.0, 600.0, 1000)),
-        ("cpu_system", Counter, Unit::Nanoseconds, counter(n, 700.0, 500.0, 1000)),
-        ("memory", Gauge, Unit::Bytes, walk(n, 2, 60.0)),
-        ("memory_anonymous", Gauge, Unit::Bytes, walk(n, 3, 60.0)),
-        ("memory_file", Gauge, Unit::Bytes, walk(n, 20, 300.0)),
-        ("memory_kernel", Gauge, Unit::Bytes, walk(n, 10, 8.0)),
-        ("faults", Counter, Unit::Count, counter(n, 20.0, 40.0, 1)),
-        ("major_faults", Counter, Unit::Count, bursts(n, 5000, 1)),
-        ("read", Counter, Unit::Bytes, bursts(n, 30, 4096)),
-        ("written", Counter, Unit::Bytes, bursts(n, 15, 512)),
-        ("cpu_pressure", Counter, Unit::Nanoseconds, counter(n, 100.0, 300.0, 1000)),
-        ("memory_pressure", Counter, Unit::Nanoseconds, bursts(n, 1000, 1000)),
-        ("throttled", Counter, Unit::Nanoseconds, integers(rows, |_| 0)),
-        ("processes", Gauge, Unit::Count, integers(rows, |row| 4 + (row / 900 % 3) as i64)),
+        ("cpu", Counter, ColumnUnit::Nanoseconds, counter(n, 9_700.0, 400.0, 1000)),
+        ("cpu_user", Counter, ColumnUnit::Nanoseconds, counter(n, 9_000.0, 600.0, 1000)),
+        ("cpu_system", Counter, ColumnUnit::Nanoseconds, counter(n, 700.0, 500.0, 1000)),
+        ("memory", Gauge, ColumnUnit::Bytes, walk(n, 2, 60.0)),
+        ("memory_anonymous", Gauge, ColumnUnit::Bytes, walk(n, 3, 60.0)),
+        ("memory_file", Gauge, ColumnUnit::Bytes, walk(n, 20, 300.0)),
+        ("memory_kernel", Gauge, ColumnUnit::Bytes, walk(n, 10, 8.0)),
+        ("faults", Counter, ColumnUnit::Count, counter(n, 20.0, 40.0, 1)),
+        ("major_faults", Counter, ColumnUnit::Count, bursts(n, 5000, 1)),
+        ("read", Counter, ColumnUnit::Bytes, bursts(n, 30, 4096)),
+        ("written", Counter, ColumnUnit::Bytes, bursts(n, 15, 512)),
+        ("cpu_pressure", Counter, ColumnUnit::Nanoseconds, counter(n, 100.0, 300.0, 1000)),
+        ("memory_pressure", Counter, ColumnUnit::Nanoseconds, bursts(n, 1000, 1000)),
+        ("throttled", Counter, ColumnUnit::Nanoseconds, integers(rows, |_| 0)),
+        ("processes", Gauge, ColumnUnit::Count, integers(rows, |row| 4 + (row / 900 % 3) as i64)),
         (
             "load",
             Gauge,
-            Unit::Count,
+            ColumnUnit::Count,
             floats(rows, |row| (150.0 + (row as f64 / 4e3).sin() * 90.0).round() / 100.0),
         ),
         (
             "temperature",
             Gauge,
-            Unit::Celsius,
+            ColumnUnit::Celsius,
             floats(rows, |_| (48_500.0 + n.bell(2_000.0)).round() / 1000.0),
         ),
-        ("steal", Gauge, Unit::Ratio, floats(rows, |_| n.0.fraction() / 37.0)),
-        ("others", Gauge, Unit::Ratio, floats(rows, |_| 0.2 + n.bell(0.05))),
-        ("power", Gauge, Unit::Watts, floats(rows, |_| 21.0 + n.bell(3.0))),
+        ("steal", Gauge, ColumnUnit::Ratio, floats(rows, |_| n.0.next_fraction() / 37.0)),
+        ("others", Gauge, ColumnUnit::Ratio, floats(rows, |_| 0.2 + n.bell(0.05))),
+        ("power", Gauge, ColumnUnit::Watts, floats(rows, |_| 21.0 + n.bell(3.0))),
     ];
     series.columns = columns
         .into_iter()
-        .map(|(name, kind, unit, values)| Column {
+        .map(|(name, kind, unit, values)| SeriesColumn {
             name: name.to_string(),
             kind,
             unit,
@@ -123,13 +125,13 @@ fn part(series: &Series, rows: std::ops::Range<usize>) -> Series {
     part.columns = series
         .columns
         .iter()
-        .map(|column| Column {
+        .map(|column| SeriesColumn {
             name: column.name.clone(),
             kind: column.kind,
             unit: column.unit,
             values: match &column.values {
-                Values::Integer(values) => Values::Integer(values[rows.clone()].to_vec()),
-                Values::Float(values) => Values::Float(values[rows.clone()].to_vec()),
+                ColumnValues::Integer(values) => ColumnValues::Integer(values[rows.clone()].to_vec()),
+                ColumnValues::Float(values) => ColumnValues::Float(values[rows.clone()].to_vec()),
             },
             absent: vec![],
         })
@@ -170,13 +172,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     println!("\ncodec, one piece");
     let start = Instant::now();
-    let bytes = codec::encode(&series)?;
+    let bytes = codec::encode_series(&series)?;
     println!("  encode  {:8.1} ms", milliseconds(start));
-    let limits = Limits { rows: u32::MAX, columns: 64, values: u64::MAX };
+    let limits = DecodeLimits { rows: u32::MAX, columns: 64, values: u64::MAX };
     let times: Vec<f64> = (0..7)
         .map(|_| {
             let start = Instant::now();
-            let decoded = codec::decode(&bytes, limits);
+            let decoded = codec::decode_series(&bytes, limits);
             let time = milliseconds(start);
             assert!(decoded.is_ok_and(|decoded| decoded == series));
             time
@@ -196,23 +198,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut alone = Series::new(id, "");
         alone.times = vec![0; rows];
         alone.columns = vec![column.clone()];
-        println!("    {:18} {:8.3} MB", column.name, codec::encode(&alone)?.len() as f64 * 1e-6);
+        println!("    {:18} {:8.3} MB", column.name, codec::encode_series(&alone)?.len() as f64 * 1e-6);
     }
     let mut alone = Series::new(id, "");
     alone.times.clone_from(&series.times);
-    println!("    {:18} {:8.3} MB", "(times)", codec::encode(&alone)?.len() as f64 * 1e-6);
+    println!("    {:18} {:8.3} MB", "(times)", codec::encode_series(&alone)?.len() as f64 * 1e-6);
 
     println!("\nSQLite, written second by second");
     let folder = tempfile::tempdir()?;
-    let store = Store::open(&Location::Sqlite(folder.path().join("metier.db")))?;
+    let store = RecordStore::open(&StoreLocation::Sqlite(folder.path().join("metier.db")))?;
     let mut run = run_record(id)?;
-    let owner = Owner { host: "d".to_string(), boot: "b".to_string(), pid: 1, started: 1 };
+    let owner = OwnerProcess { host: "d".to_string(), boot: "b".to_string(), pid: 1, started: 1 };
     store.begin_run(&run, &owner)?;
     let seconds: Vec<Series> =
         (0..rows / RATE).map(|second| part(&series, second * RATE..(second + 1) * RATE)).collect();
     let start = Instant::now();
     for second in &seconds {
-        store.append(id, std::slice::from_ref(second))?;
+        store.append_series(id, std::slice::from_ref(second))?;
     }
     println!(
         "  append  {:8.1} µs each, {} appends",
@@ -242,17 +244,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(store);
 
     println!("\na short run: open, begin, one append, finish, close (a store that exists)");
-    let at = Location::Sqlite(folder.path().join("metier.db"));
+    let at = StoreLocation::Sqlite(folder.path().join("metier.db"));
     let mut times = Vec::new();
     for _ in 0..200 {
         let mut run = run_record(RunId::new())?;
         let second = Series { run: run.id, ..seconds[0].clone() };
         let start = Instant::now();
-        let store = Store::open(&at)?;
+        let store = RecordStore::open(&at)?;
         let opened = milliseconds(start);
         store.begin_run(&run, &owner)?;
         let begun = milliseconds(start);
-        store.append(run.id, &[second])?;
+        store.append_series(run.id, &[second])?;
         let appended = milliseconds(start);
         run.state = RunState::Finished;
         store.finish_run(&run)?;
@@ -277,7 +279,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
 
-    let store = Store::open(&at)?;
+    let store = RecordStore::open(&at)?;
     for i in 0..20_000 {
         let mut run = run_record(RunId::new())?;
         run.started += jiff::SignedDuration::from_secs(i);
@@ -307,6 +309,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let last = store.find_run("last")?;
     time("find by the last digits", &|| store.find_run(&last.short()).map(|_| ()))?;
     time("find by workload", &|| store.find_run("workload 7").map(|_| ()))?;
-    time("check", &|| store.check().map(|_| ()))?;
+    time("check", &|| store.check_health().map(|_| ()))?;
     Ok(())
 }

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// Mode of files that other users may read; the umask is applied to it.
-pub const PUBLIC: u32 = 0o666;
+pub const PUBLIC_FILE_MODE: u32 = 0o666;
 /// Mode of files that only the owner may read.
-pub const PRIVATE: u32 = 0o600;
+pub const PRIVATE_FILE_MODE: u32 = 0o600;
 
 /// A file that is being written next to its final path.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl AtomicFile {
             .prefix(".metier-")
             .suffix(".part")
             // Unlike `tempfile_in`, `make_in` returns the system's error unchanged.
-            .make_in(folder_of(path), |part| {
+            .make_in(parent_folder(path), |part| {
                 OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(part)
             })?;
         Ok(Self { path: path.to_path_buf(), file })
@@ -48,7 +48,7 @@ impl AtomicFile {
     }
 
     /// Renames the temporary file over its final path and replaces an existing file.
-    pub fn replace(self) -> io::Result<()> {
+    pub fn persist(self) -> io::Result<()> {
         self.file.as_file().sync_all()?;
         self.file.persist(&self.path).map_err(|error| error.error)?;
         sync_folder(&self.path);
@@ -56,7 +56,7 @@ impl AtomicFile {
     }
 
     /// Renames the temporary file unless the final path exists; returns `false` if it does.
-    pub fn place_new(self) -> io::Result<bool> {
+    pub fn persist_new(self) -> io::Result<bool> {
         self.file.as_file().sync_all()?;
         match self.file.persist_noclobber(&self.path) {
             Ok(_) => sync_folder(&self.path),
@@ -78,29 +78,29 @@ impl Write for AtomicFile {
 }
 
 /// Replaces the file's content atomically.
-pub fn write(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
-    filled(path, mode, content)?.replace()
+pub fn replace_file(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    write_part_file(path, mode, content)?.persist()
 }
 
 /// Writes the file unless it exists; returns `false` if it does.
-pub fn write_new(path: &Path, mode: u32, content: &[u8]) -> io::Result<bool> {
-    filled(path, mode, content)?.place_new()
+pub fn create_new_file(path: &Path, mode: u32, content: &[u8]) -> io::Result<bool> {
+    write_part_file(path, mode, content)?.persist_new()
 }
 
-fn filled(path: &Path, mode: u32, content: &[u8]) -> io::Result<AtomicFile> {
+fn write_part_file(path: &Path, mode: u32, content: &[u8]) -> io::Result<AtomicFile> {
     let mut file = AtomicFile::create(path, mode)?;
     file.write_all(content)?;
     Ok(file)
 }
 
-fn folder_of(path: &Path) -> &Path {
+fn parent_folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Makes the rename durable. An error is ignored: the file is already in place, and some file
 /// systems cannot synchronise folders.
 fn sync_folder(path: &Path) {
-    let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
+    let _ = File::open(parent_folder(path)).and_then(|folder| folder.sync_all());
 }
 
 #[cfg(test)]
@@ -118,8 +118,8 @@ mod tests {
     fn content_replaces_what_was_there_and_nothing_is_left_beside() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        write(&path, PRIVATE, b"first").unwrap();
-        write(&path, PRIVATE, b"second").unwrap();
+        replace_file(&path, PRIVATE_FILE_MODE, b"first").unwrap();
+        replace_file(&path, PRIVATE_FILE_MODE, b"second").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(names(folder.path()), ["a"]);
@@ -130,7 +130,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let placed: usize = std::thread::scope(|scope| {
-            let write = |n: u8| write_new(&path, PUBLIC, &[n; 1000]).unwrap();
+            let write = |n: u8| create_new_file(&path, PUBLIC_FILE_MODE, &[n; 1000]).unwrap();
             let writers: Vec<_> = (0..8).map(|n| scope.spawn(move || write(n))).collect();
             writers.into_iter().map(|writer| usize::from(writer.join().unwrap())).sum()
         });
@@ -144,17 +144,17 @@ mod tests {
     fn a_failure_leaves_nothing_and_the_old_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        write(&path, PUBLIC, b"old").unwrap();
-        let mut dropped = AtomicFile::create(&path, PUBLIC).unwrap();
+        replace_file(&path, PUBLIC_FILE_MODE, b"old").unwrap();
+        let mut dropped = AtomicFile::create(&path, PUBLIC_FILE_MODE).unwrap();
         dropped.write_all(b"half").unwrap();
         drop(dropped);
         assert_eq!((fs::read(&path).unwrap().as_slice(), names(folder.path()).len()), (b"old".as_slice(), 1));
         // A folder cannot be replaced by a file.
         let taken = folder.path().join("folder");
         fs::create_dir_all(taken.join("inner")).unwrap();
-        write(&taken, PUBLIC, b"x").unwrap_err();
+        replace_file(&taken, PUBLIC_FILE_MODE, b"x").unwrap_err();
         assert_eq!(names(folder.path()).len(), 2);
-        let absent = write(&folder.path().join("absent/a"), PUBLIC, b"x").unwrap_err();
+        let absent = replace_file(&folder.path().join("absent/a"), PUBLIC_FILE_MODE, b"x").unwrap_err();
         assert_eq!(absent.to_string(), "No such file or directory (os error 2)");
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use metier_types::Digest;
+use metier_types::ContentDigest;
 use sha2::{Digest as _, Sha256};
 
 /// A file or folder whose digest cannot be computed.
@@ -29,29 +29,29 @@ pub enum DigestError {
 const FILES: usize = 100_000;
 
 /// Digest of a byte slice.
-pub fn of_bytes(bytes: &[u8]) -> Digest {
-    Digest::from_bytes(Sha256::digest(bytes).into())
+pub fn digest_bytes(bytes: &[u8]) -> ContentDigest {
+    ContentDigest::from_bytes(Sha256::digest(bytes).into())
 }
 
 /// Digest of a file's content.
-pub fn of_file(path: &Path) -> Result<Digest, DigestError> {
+pub fn digest_file(path: &Path) -> Result<ContentDigest, DigestError> {
     let read = |reason| DigestError::Read { path: path.into(), reason };
     let mut file = File::open(path).map_err(read)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 18];
     loop {
         match file.read(&mut buffer).map_err(read)? {
-            0 => return Ok(Digest::from_bytes(hash.finalize().into())),
+            0 => return Ok(ContentDigest::from_bytes(hash.finalize().into())),
             length => hash.update(&buffer[..length]),
         }
     }
 }
 
 /// Digest of a file, or of a folder: names and contents of all files below it, in sorted order.
-pub fn of_input(path: &Path) -> Result<Digest, DigestError> {
+pub fn digest_input(path: &Path) -> Result<ContentDigest, DigestError> {
     let read = |reason| DigestError::Read { path: path.into(), reason };
     if !fs::metadata(path).map_err(read)?.is_dir() {
-        return of_file(path);
+        return digest_file(path);
     }
     let mut files = Vec::new();
     let mut folders = vec![path.to_path_buf()];
@@ -75,23 +75,25 @@ pub fn of_input(path: &Path) -> Result<Digest, DigestError> {
         let name = file.strip_prefix(path).unwrap_or(&file).as_os_str().as_bytes();
         hash.update((name.len() as u64).to_le_bytes());
         hash.update(name);
-        hash.update(of_file(&file)?.as_bytes());
+        hash.update(digest_file(&file)?.as_bytes());
     }
-    Ok(Digest::from_bytes(hash.finalize().into()))
+    Ok(ContentDigest::from_bytes(hash.finalize().into()))
 }
 
 /// Digest of an environment: its names and values, sorted.
-pub fn of_environment<K: AsRef<OsStr>, V: AsRef<OsStr>>(variables: impl Iterator<Item = (K, V)>) -> Digest {
+pub fn digest_environment<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+    variables: impl Iterator<Item = (K, V)>,
+) -> ContentDigest {
     let mut entries: Vec<Vec<u8>> = variables
         .map(|(name, value)| [name.as_ref().as_bytes(), b"=", value.as_ref().as_bytes(), b"\0"].concat())
         .collect();
     entries.sort();
-    of_bytes(&entries.concat())
+    digest_bytes(&entries.concat())
 }
 
 /// Text that changes when a file is replaced or modified: device, inode, size and modification
 /// time.
-pub fn fingerprint(path: &Path) -> Option<String> {
+pub fn file_fingerprint(path: &Path) -> Option<String> {
     let meta = fs::metadata(path).ok()?;
     Some(format!("{}:{}:{}:{}.{:09}", meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()))
 }
@@ -103,9 +105,12 @@ mod tests {
     #[test]
     fn an_environment_is_the_same_in_any_order() {
         let (a, b) = (("A", "1"), ("B", "2"));
-        assert_eq!(of_environment([a, b].into_iter()), of_environment([b, a].into_iter()));
-        assert_ne!(of_environment([a].into_iter()), of_environment([b].into_iter()));
-        assert_ne!(of_environment([("A", "B=1")].into_iter()), of_environment([("A=B", "2")].into_iter()));
+        assert_eq!(digest_environment([a, b].into_iter()), digest_environment([b, a].into_iter()));
+        assert_ne!(digest_environment([a].into_iter()), digest_environment([b].into_iter()));
+        assert_ne!(
+            digest_environment([("A", "B=1")].into_iter()),
+            digest_environment([("A=B", "2")].into_iter())
+        );
     }
 
     #[test]
@@ -113,12 +118,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("sub")).unwrap();
         fs::write(folder.path().join("sub/a"), "1").unwrap();
-        let first = of_input(folder.path()).unwrap();
-        assert_eq!(of_input(folder.path()).unwrap(), first);
+        let first = digest_input(folder.path()).unwrap();
+        assert_eq!(digest_input(folder.path()).unwrap(), first);
         fs::write(folder.path().join("sub/a"), "2").unwrap();
-        let second = of_input(folder.path()).unwrap();
+        let second = digest_input(folder.path()).unwrap();
         fs::rename(folder.path().join("sub/a"), folder.path().join("sub/b")).unwrap();
-        assert!(second != first && of_input(folder.path()).unwrap() != second);
-        assert!(of_input(&folder.path().join("absent")).unwrap_err().to_string().contains("absent"));
+        assert!(second != first && digest_input(folder.path()).unwrap() != second);
+        assert!(digest_input(&folder.path().join("absent")).unwrap_err().to_string().contains("absent"));
     }
 }

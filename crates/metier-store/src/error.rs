@@ -1,6 +1,6 @@
 //! Errors of the store; each message says what to do next.
 
-use metier_types::{Digest, RunId};
+use metier_types::{ContentDigest, RunId};
 
 use crate::codec::CodecError;
 
@@ -124,10 +124,10 @@ pub enum Error {
     #[error("run {run} is already in store {store} with another content; nothing was changed")]
     Conflict { store: String, run: RunId },
     #[error("no artefact {digest} in store {store}")]
-    NoArtefact { store: String, digest: Digest },
+    NoArtefact { store: String, digest: ContentDigest },
     /// The stored content does not match its digest.
     #[error("artefact {digest} in store {store} is damaged: its content has another digest or length")]
-    DamagedArtefact { store: String, digest: Digest },
+    DamagedArtefact { store: String, digest: ContentDigest },
     /// A value that is too large, too many or malformed.
     #[error("{what}: {got}; want {want}")]
     Refused {

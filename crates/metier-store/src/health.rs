@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Result of a health check. A store that cannot be used at all gives an error instead.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Health {
+pub struct StoreHealth {
     /// `sqlite` or `postgresql`.
     pub engine: &'static str,
     /// Version of the engine.

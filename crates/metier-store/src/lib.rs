@@ -1,7 +1,7 @@
 //! The store of measured runs, with their series and artefacts, devices and workloads.
 //!
 //! There is one interface over two engines: an SQLite file (the default, no setup) and a PostgreSQL
-//! database (shared between machines). [`Store`] can be cloned cheaply and used from any thread.
+//! database (shared between machines). [`RecordStore`] can be cloned cheaply and used from any thread.
 //!
 //! Invariants:
 //! - A record is its JSON text plus the columns it is searched by. The JSON is authoritative. The
@@ -24,16 +24,18 @@ mod engine;
 mod error;
 mod health;
 mod location;
-mod merge;
-mod owner;
-mod query;
+mod owner_process;
+mod run_filter;
+mod series_merger;
+mod series_writer;
 mod store;
-mod writer;
 
 pub use error::Error;
-pub use health::Health;
-pub use location::Location;
-pub use owner::Owner;
-pub use query::RunFilter;
-pub use store::{Cancelled, HeldSession, NewSession, SessionEnd, SessionFilter, Store, Trial};
-pub use writer::{Writer, Written};
+pub use health::StoreHealth;
+pub use location::StoreLocation;
+pub use owner_process::OwnerProcess;
+pub use run_filter::RunFilter;
+pub use series_writer::{SeriesWriter, WriterReport};
+pub use store::{
+    CancelOutcome, ClaimedSession, NewSession, RecordStore, SessionEnd, SessionFilter, StoredTrial,
+};

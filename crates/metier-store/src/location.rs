@@ -8,24 +8,25 @@ use crate::Error;
 
 /// Location of a store. Its text and `Debug` forms never show a password.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Location {
+pub enum StoreLocation {
     Sqlite(PathBuf),
     /// A PostgreSQL database, as a URL.
     Postgres(String),
 }
 
-impl FromStr for Location {
+impl FromStr for StoreLocation {
     type Err = Error;
 
     /// Parses a URL that starts with `postgres://` or `postgresql://`, else the path of a file.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = |want: &str| Err(Error::BadLocation { got: hide(text), want: want.to_string() });
+        let wrong = |want: &str| Err(Error::BadLocation { got: hide_password(text), want: want.to_string() });
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             return match text.parse::<postgres::Config>() {
                 Ok(_) => Ok(Self::Postgres(text.to_string())),
-                Err(error) => {
-                    wrong(&format!("{}; want postgres://USER:PASSWORD@HOST:PORT/DATABASE", cause(&error)))
-                }
+                Err(error) => wrong(&format!(
+                    "{}; want postgres://USER:PASSWORD@HOST:PORT/DATABASE",
+                    innermost_cause(&error)
+                )),
             };
         }
         let path = text.strip_prefix("sqlite://").unwrap_or(text);
@@ -41,7 +42,7 @@ impl FromStr for Location {
 }
 
 /// The innermost error, which has the useful message.
-fn cause(error: &dyn std::error::Error) -> String {
+fn innermost_cause(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;
@@ -50,7 +51,7 @@ fn cause(error: &dyn std::error::Error) -> String {
 }
 
 /// The URL with its password masked, both before the `@` and as a parameter.
-fn hide(url: &str) -> String {
+fn hide_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };
     let (rest, parameters) = rest.split_once('?').map_or((rest, None), |(r, p)| (r, Some(p)));
     let (authority, path) = rest.split_once('/').map_or((rest, None), |(a, p)| (a, Some(p)));
@@ -72,26 +73,26 @@ fn hide(url: &str) -> String {
         text.push_str(path);
     }
     if let Some(parameters) = parameters {
-        let kept: Vec<&str> = parameters
+        let texts: Vec<&str> = parameters
             .split('&')
             .map(|p| if p.to_ascii_lowercase().starts_with("password") { "password=***" } else { p })
             .collect();
         text.push('?');
-        text.push_str(&kept.join("&"));
+        text.push_str(&texts.join("&"));
     }
     text
 }
 
-impl fmt::Display for Location {
+impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "{}", path.display()),
-            Self::Postgres(url) => f.write_str(&hide(url)),
+            Self::Postgres(url) => f.write_str(&hide_password(url)),
         }
     }
 }
 
-impl fmt::Debug for Location {
+impl fmt::Debug for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Location({self})")
     }
@@ -109,7 +110,7 @@ mod tests {
             "postgres://ann@db.example/metier?password=s3cret",
             "postgres://ann:s3cret@db.example",
         ] {
-            let text = format!("{0} {0:?}", Location::Postgres(url.to_string()));
+            let text = format!("{0} {0:?}", StoreLocation::Postgres(url.to_string()));
             assert!(!text.contains("s3c") && !text.contains("ret@"), "{text}");
             assert!(text.contains("ann") && text.contains("db.example"), "{text}");
         }
@@ -117,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_path_is_a_file_and_a_url_is_a_server() {
-        assert_eq!("a/b.db".parse::<Location>().unwrap(), Location::Sqlite("a/b.db".into()));
-        assert!(matches!("postgres://u@h/d".parse::<Location>().unwrap(), Location::Postgres(_)));
+        assert_eq!("a/b.db".parse::<StoreLocation>().unwrap(), StoreLocation::Sqlite("a/b.db".into()));
+        assert!(matches!("postgres://u@h/d".parse::<StoreLocation>().unwrap(), StoreLocation::Postgres(_)));
         for bad in ["", "mysql://u@h/d", "postgres://u:topsecret@h:notaport/d"] {
-            let error = bad.parse::<Location>().unwrap_err().to_string();
+            let error = bad.parse::<StoreLocation>().unwrap_err().to_string();
             assert!(error.contains("want") && !error.contains("topsecret"), "{error}");
         }
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Extra, Joules, Seconds};
+use crate::{ExtraFields, Joules, Seconds};
 
 /// Meaning of a stage's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub enum StageSource {
 
 /// One stage of an application over a whole run. Numbers are in seconds if the kind is `duration`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Stage {
+pub struct AppStage {
     /// Name of the stage, given by the application.
     pub name: String,
     /// Labels given by the application, as `key="value",…`; empty without labels.
@@ -72,12 +72,12 @@ pub struct Stage {
     pub joules_per_item: Option<Joules>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Counts of received application messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Intake {
+pub struct IntakeSummary {
     /// Messages that were parsed.
     pub messages: u64,
     /// Messages dropped because they arrived too fast; the application is never blocked.
@@ -92,5 +92,5 @@ pub struct Intake {
     pub beyond_limit: u64,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Digest, Extra, RunId, Seconds};
+use crate::{Bytes, ContentDigest, ExtraFields, RunId, Seconds};
 
 /// Method of accounting a run's resource use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Method {
+pub enum AccountingMethod {
     /// A cgroup v2 of its own.
     CgroupV2,
     /// cgroups v1 of its own, one per controller.
@@ -28,7 +28,7 @@ pub enum Method {
     Wait4,
 }
 
-impl std::fmt::Display for Method {
+impl std::fmt::Display for AccountingMethod {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::CgroupV2 => "a control group of its own (version 2)",
@@ -43,7 +43,7 @@ impl std::fmt::Display for Method {
 
 /// How the time series was sampled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sampling {
+pub struct SamplingSummary {
     /// Requested time between samples.
     pub interval_seconds: Seconds,
     /// Number of samples taken.
@@ -52,7 +52,7 @@ pub struct Sampling {
     pub late: u64,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The container image of a run.
@@ -61,14 +61,14 @@ pub struct ImageUse {
     /// The requested image, for example `python:3.12`.
     pub reference: String,
     /// Digest of the image that was used.
-    pub digest: Option<Digest>,
+    pub digest: Option<ContentDigest>,
     /// Container engine and version, for example `Docker Engine 20.10.24`.
     pub engine: String,
     /// Container id in that engine.
     pub container: Option<String>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The Kubernetes pod of a run.
@@ -84,13 +84,13 @@ pub struct PodRef {
     pub node: Option<String>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Page cache state of the dataset, prepared before the clock started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum PageCache {
+pub enum PageCacheState {
     /// The dataset was evicted from the page cache.
     Cold,
     /// The dataset was read into the page cache.
@@ -105,7 +105,7 @@ pub struct DatasetUse {
     /// Source: a path, `https://…` or `s3://…`, without passwords and signatures.
     pub source: String,
     /// Digest of the content.
-    pub digest: Digest,
+    pub digest: ContentDigest,
     /// Size of the dataset.
     pub size_bytes: Bytes,
     /// Whether the dataset was already in the local cache.
@@ -113,16 +113,16 @@ pub struct DatasetUse {
     /// Time to fetch it, before the clock started.
     pub fetch_seconds: Option<Seconds>,
     /// Page cache state at the start.
-    pub page_cache: PageCache,
+    pub page_cache: PageCacheState,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Why a co-runner ran at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum CoRunnerKind {
     /// The run depends on it, and it was started before (`needs:`).
     Companion,
     /// It was started as a load beside the run (`with:`).
@@ -131,23 +131,23 @@ pub enum Role {
 
 /// A co-runner: another run at the same time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Company {
+pub struct CoRunner {
     /// Id of the co-runner.
     pub run: RunId,
     /// Name of its workload.
     pub name: String,
     /// Why it ran at the same time.
-    pub role: Role,
+    pub role: CoRunnerKind,
     /// Time during which both were running.
     pub overlap_seconds: Option<Seconds>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A phase of a run, for example `start-up` until its readiness probe succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Phase {
+pub struct RunPhase {
     /// Name of the phase.
     pub name: String,
     /// Start of the phase, from the start of the run.
@@ -156,7 +156,7 @@ pub struct Phase {
     pub to_seconds: Seconds,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The ONNX graph of a run and its runtime.
@@ -165,7 +165,7 @@ pub struct GraphUse {
     /// File of the graph.
     pub file: String,
     /// Digest of the file.
-    pub digest: Digest,
+    pub digest: ContentDigest,
     /// Runtime: `rten` or `onnxruntime`.
     pub runtime: String,
     /// Number of threads.
@@ -175,12 +175,12 @@ pub struct GraphUse {
     pub shapes: BTreeMap<String, Vec<u64>>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The conditions of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Context {
+pub struct RunContext {
     /// Program and arguments.
     pub command: Vec<String>,
     /// Working directory.
@@ -188,21 +188,21 @@ pub struct Context {
     /// Path of the executed file.
     pub executable: Option<String>,
     /// Digest of the executed file.
-    pub executable_digest: Option<Digest>,
+    pub executable_digest: Option<ContentDigest>,
     /// One digest of the sorted names and values of the environment.
-    pub environment_digest: Option<Digest>,
+    pub environment_digest: Option<ContentDigest>,
     /// The input given with `--input`.
     pub input: Option<String>,
     /// Digest of the input.
-    pub input_digest: Option<Digest>,
+    pub input_digest: Option<ContentDigest>,
     /// Kernel release and build.
     pub kernel: Option<String>,
     /// Measuring program and version.
     pub measured_by: String,
     /// Method of accounting.
-    pub method: Option<Method>,
+    pub method: Option<AccountingMethod>,
     /// How the time series was sampled.
-    pub sampling: Option<Sampling>,
+    pub sampling: Option<SamplingSummary>,
     /// Time limit, if one was set.
     pub timeout_seconds: Option<Seconds>,
     /// Planned duration, if the run was to be ended after it.
@@ -225,7 +225,7 @@ pub struct Context {
     pub neighbours: Vec<RunId>,
     /// Co-runners and their kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub company: Vec<Company>,
+    pub company: Vec<CoRunner>,
     /// Whether it was only a co-runner of another run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_company: bool,
@@ -243,11 +243,11 @@ pub struct Context {
     pub dataset: Option<DatasetUse>,
     /// Phases of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<Phase>,
+    pub phases: Vec<RunPhase>,
     /// Applied limits by name.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }

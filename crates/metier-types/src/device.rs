@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Schema, Versioned};
-use crate::{Bytes, DeviceId, Extra, Hertz, MissingFields, Timestamp};
+use crate::schema::{RecordSchema, VersionedRecord};
+use crate::{Bytes, DeviceId, ExtraFields, Hertz, MissingFields, UtcTimestamp};
 
 /// Reference to a device in other records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -15,7 +15,7 @@ pub struct DeviceRef {
     pub name: String,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Type of machine.
@@ -37,7 +37,7 @@ pub enum DeviceClass {
 
 /// The processor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Cpu {
+pub struct CpuDescription {
     /// Model name, as the kernel reports it.
     pub model: Option<String>,
     /// Instruction set, for example `x86_64`.
@@ -52,15 +52,15 @@ pub struct Cpu {
     pub max_frequency_hertz: Option<Hertz>,
     /// Caches of the first core, innermost first.
     #[serde(default)]
-    pub caches: Vec<Cache>,
+    pub caches: Vec<CpuCache>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// One level of cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Cache {
+pub struct CpuCache {
     /// Level: 1, 2, 3 …
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
@@ -69,14 +69,14 @@ pub struct Cache {
     pub size_bytes: Bytes,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A machine or board and its hardware.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Device {
     /// `metier.device/1`.
-    pub schema: Schema<Device>,
+    pub schema: RecordSchema<Device>,
     /// Stable over restarts, unique among machines; derived from the machine id without revealing
     /// it.
     pub id: DeviceId,
@@ -87,7 +87,7 @@ pub struct Device {
     /// Vendor and product, from firmware or device tree.
     pub product: Option<String>,
     /// The processor.
-    pub cpu: Cpu,
+    pub cpu: CpuDescription,
     /// Installed memory visible to the kernel.
     pub memory_bytes: Option<Bytes>,
     /// Size of swap space.
@@ -103,22 +103,22 @@ pub struct Device {
     #[serde(default)]
     pub sensors: Vec<String>,
     /// Time of this reading.
-    pub seen: Timestamp,
+    pub seen: UtcTimestamp,
     /// Facts that could not be determined, with the reason.
     #[serde(default)]
     pub missing: MissingFields,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for Device {
+impl VersionedRecord for Device {
     const SCHEMA: &'static str = "metier.device/1";
 }
 
 impl Device {
     /// Reference to this device for other records.
     pub fn reference(&self) -> DeviceRef {
-        DeviceRef { id: self.id.clone(), name: self.name.clone(), extra: Extra::new() }
+        DeviceRef { id: self.id.clone(), name: self.name.clone(), extra: ExtraFields::new() }
     }
 }

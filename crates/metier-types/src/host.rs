@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Celsius, Extra, Hertz, Ratio};
+use crate::{Bytes, Celsius, ExtraFields, Hertz, Ratio};
 
 /// State of the host at one moment.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -20,7 +20,7 @@ pub struct HostReading {
     pub temperature_celsius: Option<Celsius>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// State of the host before, during and after a run.
@@ -44,5 +44,5 @@ pub struct HostState {
     pub io_pressure_ratio: Option<Ratio>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }

@@ -154,9 +154,9 @@ fn check_name(text: &str) -> Result<(), IdError> {
 /// A SHA-256 digest, written `sha256:` and 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-pub struct Digest(#[schemars(with = "String", regex(pattern = r"^sha256:[0-9a-f]{64}$"))] [u8; 32]);
+pub struct ContentDigest(#[schemars(with = "String", regex(pattern = r"^sha256:[0-9a-f]{64}$"))] [u8; 32]);
 
-impl Digest {
+impl ContentDigest {
     /// Makes a digest from the 32 bytes of a hash.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -173,34 +173,34 @@ impl Digest {
     }
 }
 
-impl fmt::Display for Digest {
+impl fmt::Display for ContentDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("sha256:")?;
         self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
     }
 }
 
-impl From<Digest> for WorkloadId {
+impl From<ContentDigest> for WorkloadId {
     /// The text of a digest is always a valid name.
-    fn from(digest: Digest) -> WorkloadId {
+    fn from(digest: ContentDigest) -> WorkloadId {
         WorkloadId(digest.to_string())
     }
 }
 
-impl From<Digest> for String {
-    fn from(digest: Digest) -> String {
+impl From<ContentDigest> for String {
+    fn from(digest: ContentDigest) -> String {
         digest.to_string()
     }
 }
 
-impl TryFrom<String> for Digest {
+impl TryFrom<String> for ContentDigest {
     type Error = IdError;
     fn try_from(text: String) -> Result<Self, IdError> {
         text.parse()
     }
 }
 
-impl FromStr for Digest {
+impl FromStr for ContentDigest {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
         let wrong = || IdError::NotDigest { got: text.chars().take(80).collect() };
@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn a_digest_reads_back_what_it_writes() {
-        let digest = Digest::from_bytes(std::array::from_fn(|i| i as u8 * 7));
-        assert_eq!(digest.to_string().parse::<Digest>().unwrap(), digest);
+        let digest = ContentDigest::from_bytes(std::array::from_fn(|i| i as u8 * 7));
+        assert_eq!(digest.to_string().parse::<ContentDigest>().unwrap(), digest);
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         let error = "banana".parse::<RunId>().unwrap_err().to_string();
         assert!(error.contains("banana") && error.contains("UUID"), "{error}");
         for bad in ["sha256:", "sha256:zz", "md5:00", &"sha256:".repeat(9)] {
-            assert!(bad.parse::<Digest>().is_err(), "{bad}");
+            assert!(bad.parse::<ContentDigest>().is_err(), "{bad}");
         }
         for bad in ["", " x", "a\nb", "/x"] {
             assert!(bad.parse::<WorkloadId>().is_err(), "{bad:?}");

@@ -1,7 +1,7 @@
 //! The shared types of metier: quantities with units, identifiers and records.
 //!
 //! Invariants of every record:
-//! - A value that the host could not measure is `None`, never 0, and a [`Missing`] entry gives the
+//! - A value that the host could not measure is `None`, never 0, and a [`MissingReason`] entry gives the
 //!   reason.
 //! - Every top-level JSON object has a `schema` field; within a major version fields are only
 //!   added.
@@ -29,41 +29,42 @@ pub mod run_list;
 pub mod schema;
 pub mod series;
 pub mod session;
-pub mod unpoisoned;
+pub mod unpoisoned_lock;
 pub mod words;
 pub mod workload;
 
-pub use application::{Intake, Stage, StageKind, StageSource};
+pub use application::{AppStage, IntakeSummary, StageKind, StageSource};
 pub use context::{
-    Company, Context, DatasetUse, GraphUse, ImageUse, Method, PageCache, Phase, PodRef, Role, Sampling,
+    AccountingMethod, CoRunner, CoRunnerKind, DatasetUse, GraphUse, ImageUse, PageCacheState, PodRef,
+    RunContext, RunPhase, SamplingSummary,
 };
-pub use device::{Cache, Cpu, Device, DeviceClass, DeviceRef};
+pub use device::{CpuCache, CpuDescription, Device, DeviceClass, DeviceRef};
 pub use host::{HostReading, HostState};
-pub use id::{BatchId, DeviceId, Digest, IdError, RunId, SessionId, WorkloadId};
-pub use missing::{Missing, MissingFields};
+pub use id::{BatchId, ContentDigest, DeviceId, IdError, RunId, SessionId, WorkloadId};
+pub use missing::{MissingFields, MissingReason};
 pub use passport::{
-    AcceleratorRate, Bandwidth, ComputeRate, Latency, Origin, Passport, PassportUse, Precision, StorageRate,
-    Throttling,
+    AcceleratorRate, ComputeRate, MemoryBandwidth, MemoryLatency, NumberPrecision, Passport, PassportOrigin,
+    PassportUse, StorageRate, ThrottlingResult,
 };
-pub use prediction::{Interval, Prediction, PredictionError};
-pub use predictor::{HeldOut, Predictor, Standing};
-pub use process::{Process, ProcessSource, ProcessTree};
-pub use quality::{Quality, QualityFields};
+pub use prediction::{Prediction, PredictionError, PredictionInterval};
+pub use predictor::{HeldOutError, Predictor, PredictorStanding};
+pub use process::{ProcessRecord, ProcessSource, ProcessTree};
+pub use quality::{QualityFields, ValueQuality};
 pub use quantity::{Bytes, Celsius, Hertz, Joules, Ratio, Seconds, Watts};
 pub use run::{
-    ArtefactRef, Cause, CpuUse, EnergyUse, Exit, GpuUse, IoUse, MemoryUse, Meter, NetworkUse, Overhead,
-    Pressure, Run, RunState, Summary, Warning,
+    ArtefactRef, CpuUse, EnergyMeterReading, EnergyUse, ExitCause, GpuUse, IoUse, MeasurementOverhead,
+    MemoryUse, NetworkUse, PressureTimes, Run, RunExit, RunState, RunSummary, RunWarning,
 };
 pub use run_list::{RunList, RunRow};
-pub use schema::Schema;
-pub use series::{Column, Kind, Series, Unit, Values};
-pub use session::{Asker, Door, Session, SessionState};
-pub use unpoisoned::{LockUnpoisoned, ShareUnpoisoned};
+pub use schema::RecordSchema;
+pub use series::{ColumnKind, ColumnUnit, ColumnValues, Series, SeriesColumn};
+pub use session::{SessionOrigin, SessionRecord, SessionRequester, SessionState};
+pub use unpoisoned_lock::{LockUnpoisoned, ShareUnpoisoned};
 pub use workload::{Workload, WorkloadKind, WorkloadRef};
 
 /// Fields of a JSON object that this version does not define, kept so that a round trip loses
 /// nothing.
-pub type Extra = serde_json::Map<String, serde_json::Value>;
+pub type ExtraFields = serde_json::Map<String, serde_json::Value>;
 
 /// A time, written as RFC 3339 in UTC.
-pub type Timestamp = jiff::Timestamp;
+pub type UtcTimestamp = jiff::Timestamp;

@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-const FIX: &str = "; fix: ";
+const FIX_SEPARATOR: &str = "; fix: ";
 
 /// Why a field is absent, and how to make it measurable.
 ///
@@ -15,7 +15,7 @@ const FIX: &str = "; fix: ";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "String", into = "String")]
 #[schemars(with = "String")]
-pub struct Missing {
+pub struct MissingReason {
     /// Why the value is absent.
     pub reason: String,
     /// The step that would make the value measurable, if there is one.
@@ -23,38 +23,38 @@ pub struct Missing {
 }
 
 /// Absent fields by dotted path in the record, such as `summary.energy_joules`.
-pub type MissingFields = BTreeMap<String, Missing>;
+pub type MissingFields = BTreeMap<String, MissingReason>;
 
-impl Missing {
+impl MissingReason {
     /// A reason without a fix.
-    pub fn because(reason: impl Into<String>) -> Self {
+    pub fn without_fix(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), fix: None }
     }
 
     /// A reason with a fix.
-    pub fn fixable(reason: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub fn with_fix(reason: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { reason: reason.into(), fix: Some(fix.into()) }
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;
-        self.fix.iter().try_for_each(|fix| write!(f, "{FIX}{fix}"))
+        self.fix.iter().try_for_each(|fix| write!(f, "{FIX_SEPARATOR}{fix}"))
     }
 }
 
-impl From<Missing> for String {
-    fn from(missing: Missing) -> String {
+impl From<MissingReason> for String {
+    fn from(missing: MissingReason) -> String {
         missing.to_string()
     }
 }
 
-impl From<String> for Missing {
+impl From<String> for MissingReason {
     fn from(text: String) -> Self {
-        match text.split_once(FIX) {
-            Some((reason, fix)) => Self::fixable(reason, fix),
-            None => Self::because(text),
+        match text.split_once(FIX_SEPARATOR) {
+            Some((reason, fix)) => Self::with_fix(reason, fix),
+            None => Self::without_fix(text),
         }
     }
 }
@@ -65,9 +65,11 @@ mod tests {
 
     #[test]
     fn a_reason_and_its_fix_are_one_sentence_that_reads_back() {
-        for missing in [Missing::because("no sensor"), Missing::fixable("no right", "run as root")] {
+        for missing in
+            [MissingReason::without_fix("no sensor"), MissingReason::with_fix("no right", "run as root")]
+        {
             let json = serde_json::to_string(&missing).unwrap();
-            assert_eq!(serde_json::from_str::<Missing>(&json).unwrap(), missing);
+            assert_eq!(serde_json::from_str::<MissingReason>(&json).unwrap(), missing);
         }
     }
 }

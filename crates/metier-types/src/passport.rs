@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Schema, Versioned};
-use crate::{Bytes, Celsius, Device, Extra, Hertz, MissingFields, Ratio, Seconds, Timestamp};
+use crate::schema::{RecordSchema, VersionedRecord};
+use crate::{Bytes, Celsius, Device, ExtraFields, Hertz, MissingFields, Ratio, Seconds, UtcTimestamp};
 
 /// Source of a passport's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Origin {
+pub enum PassportOrigin {
     /// Measured on the device by `metier device bench`.
     Measured,
     /// Taken from public specifications, not measured.
@@ -25,12 +25,12 @@ pub struct PassportUse {
     /// What people call the device.
     pub name: String,
     /// Measured or specified.
-    pub origin: Origin,
+    pub origin: PassportOrigin,
 }
 
 impl PassportUse {
     /// The use of a passport.
-    pub fn of(passport: &Passport) -> Self {
+    pub fn without_figures(passport: &Passport) -> Self {
         Self { id: passport.id.clone(), name: passport.name.clone(), origin: passport.origin }
     }
 }
@@ -39,7 +39,7 @@ impl PassportUse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Precision {
+pub enum NumberPrecision {
     /// 64-bit floating point.
     F64,
     /// 32-bit floating point.
@@ -54,7 +54,7 @@ pub enum Precision {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComputeRate {
     /// Number format.
-    pub precision: Precision,
+    pub precision: NumberPrecision,
     /// Number of threads.
     pub threads: u32,
     /// Multiply-adds per second of all threads together.
@@ -74,12 +74,12 @@ pub struct ComputeRate {
     pub spread_ratio: Option<Ratio>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Memory read bandwidth at a number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Bandwidth {
+pub struct MemoryBandwidth {
     /// Number of threads.
     pub threads: u32,
     /// Bytes that each thread reads repeatedly; `null` means far more than the caches hold.
@@ -98,12 +98,12 @@ pub struct Bandwidth {
     pub spread_ratio: Option<Ratio>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Latency of dependent memory accesses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Latency {
+pub struct MemoryLatency {
     /// Size of the accessed memory.
     pub working_set_bytes: Bytes,
     /// Duration of one access.
@@ -114,7 +114,7 @@ pub struct Latency {
     pub spread_ratio: Option<Ratio>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Speed of the storage under the data folder.
@@ -137,12 +137,12 @@ pub struct StorageRate {
     pub spread_ratio: Option<Ratio>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Change of speed under sustained load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Throttling {
+pub struct ThrottlingResult {
     /// Duration of the load on all cores.
     pub seconds: Seconds,
     /// Speed at the end divided by speed at the start; 1 without throttling.
@@ -161,7 +161,7 @@ pub struct Throttling {
     pub temperature_after_celsius: Option<Celsius>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Multiply-add rate of an accelerator.
@@ -170,7 +170,7 @@ pub struct AcceleratorRate {
     /// Name of the accelerator, from the device's `accelerators`.
     pub name: String,
     /// Number format.
-    pub precision: Precision,
+    pub precision: NumberPrecision,
     /// Multiply-adds per second of the whole accelerator.
     pub multiply_adds_per_second: f64,
     /// Number of units, each of which does one multiply-add of that format per cycle.
@@ -181,14 +181,14 @@ pub struct AcceleratorRate {
     pub clock_hertz: Option<Hertz>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A device and its performance figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Passport {
     /// `metier.passport/1`.
-    pub schema: Schema<Passport>,
+    pub schema: RecordSchema<Passport>,
     /// Id of the device; for a specified passport, a short name such as `raspberry-pi-4b`.
     pub id: String,
     /// Display name of the device or board.
@@ -197,9 +197,9 @@ pub struct Passport {
     #[serde(default)]
     pub aliases: Vec<String>,
     /// Measured or specified.
-    pub origin: Origin,
+    pub origin: PassportOrigin,
     /// Time when the figures were made.
-    pub made: Timestamp,
+    pub made: UtcTimestamp,
     /// Hardware description.
     pub device: Device,
     /// Multiply-add rates of the processor by number format and threads.
@@ -210,10 +210,10 @@ pub struct Passport {
     pub accelerators: Vec<AcceleratorRate>,
     /// Memory bandwidth by number of threads and working set.
     #[serde(default)]
-    pub bandwidth: Vec<Bandwidth>,
+    pub bandwidth: Vec<MemoryBandwidth>,
     /// Memory latency by working set.
     #[serde(default)]
-    pub latency: Vec<Latency>,
+    pub latency: Vec<MemoryLatency>,
     /// Storage speed.
     pub storage: Option<StorageRate>,
     /// Time to start an empty process and wait for its end.
@@ -222,7 +222,7 @@ pub struct Passport {
     #[serde(default)]
     pub spawn_spread_ratio: Option<Ratio>,
     /// Behaviour under sustained load.
-    pub throttling: Option<Throttling>,
+    pub throttling: Option<ThrottlingResult>,
     /// Public documents of specified figures, or the measuring program.
     #[serde(default)]
     pub sources: Vec<String>,
@@ -234,16 +234,16 @@ pub struct Passport {
     pub missing: MissingFields,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for Passport {
+impl VersionedRecord for Passport {
     const SCHEMA: &'static str = "metier.passport/1";
 }
 
 impl ComputeRate {
     /// A rate without details.
-    pub fn new(precision: Precision, threads: u32, multiply_adds_per_second: f64) -> Self {
+    pub fn new(precision: NumberPrecision, threads: u32, multiply_adds_per_second: f64) -> Self {
         Self {
             precision,
             threads,
@@ -252,12 +252,12 @@ impl ComputeRate {
             per_core_and_cycle: None,
             clock_hertz: None,
             spread_ratio: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 }
 
-impl Bandwidth {
+impl MemoryBandwidth {
     /// A bandwidth without details.
     pub fn new(threads: u32, working_set_bytes: Option<Bytes>, bytes_per_second: f64) -> Self {
         Self {
@@ -267,28 +267,28 @@ impl Bandwidth {
             bus_bits: None,
             transfers_per_second: None,
             spread_ratio: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 }
 
-impl Latency {
+impl MemoryLatency {
     /// A latency without details.
     pub fn new(working_set_bytes: Bytes, seconds: Seconds) -> Self {
-        Self { working_set_bytes, seconds, spread_ratio: None, extra: Extra::new() }
+        Self { working_set_bytes, seconds, spread_ratio: None, extra: ExtraFields::new() }
     }
 }
 
 impl Passport {
     /// A passport of a device, without figures.
-    pub fn of(device: Device, origin: Origin) -> Self {
+    pub fn without_figures(device: Device, origin: PassportOrigin) -> Self {
         Self {
-            schema: Schema::new(),
+            schema: RecordSchema::new(),
             id: device.id.to_string(),
             name: device.name.clone(),
             aliases: Vec::new(),
             origin,
-            made: Timestamp::now(),
+            made: UtcTimestamp::now(),
             device,
             compute: Vec::new(),
             accelerators: Vec::new(),
@@ -301,13 +301,13 @@ impl Passport {
             sources: Vec::new(),
             notes: Vec::new(),
             missing: MissingFields::new(),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 
     /// Multiply-adds per second at this number of threads, or at the largest smaller number with a
     /// figure.
-    pub fn multiply_adds_per_second(&self, precision: Precision, threads: u32) -> Option<f64> {
+    pub fn multiply_adds_per_second(&self, precision: NumberPrecision, threads: u32) -> Option<f64> {
         let fitting =
             self.compute.iter().filter(|rate| rate.precision == precision && rate.threads <= threads);
         fitting.max_by_key(|rate| rate.threads).map(|rate| rate.multiply_adds_per_second)

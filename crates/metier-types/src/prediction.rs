@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Schema, Versioned};
-use crate::{Digest, Extra, Ratio};
+use crate::schema::{RecordSchema, VersionedRecord};
+use crate::{ContentDigest, ExtraFields, Ratio};
 
 /// Why a prediction is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -27,13 +27,13 @@ pub enum PredictionError {
 
 /// A range that contains the true value with a stated probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
+pub struct PredictionInterval {
     low: f64,
     high: f64,
     coverage: f64,
 }
 
-impl Interval {
+impl PredictionInterval {
     /// Makes an interval; its coverage must lie between 0 and 1.
     pub fn new(low: f64, high: f64, coverage: Ratio) -> Result<Self, PredictionError> {
         let coverage = coverage.get();
@@ -64,50 +64,50 @@ impl Interval {
 
 /// A predicted value with its interval, predictor and reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "Parsed")]
+#[serde(try_from = "UncheckedPrediction")]
 pub struct Prediction {
-    schema: Schema<Prediction>,
+    schema: RecordSchema<Prediction>,
     value: f64,
     unit: String,
     low: f64,
     high: f64,
     coverage: f64,
-    predictor: Digest,
+    predictor: ContentDigest,
     in_range: bool,
     because: String,
     #[serde(flatten)]
-    extra: Extra,
+    extra: ExtraFields,
 }
 
 /// The JSON form before validation.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(title = "Prediction")]
-struct Parsed {
+struct UncheckedPrediction {
     #[serde(rename = "schema")]
-    _schema: Schema<Prediction>,
+    _schema: RecordSchema<Prediction>,
     value: f64,
     unit: String,
     low: f64,
     high: f64,
     coverage: f64,
-    predictor: Digest,
+    predictor: ContentDigest,
     in_range: bool,
     because: String,
     #[serde(flatten)]
-    extra: Extra,
+    extra: ExtraFields,
 }
 
-impl TryFrom<Parsed> for Prediction {
+impl TryFrom<UncheckedPrediction> for Prediction {
     type Error = PredictionError;
-    fn try_from(p: Parsed) -> Result<Self, PredictionError> {
-        let interval = Interval::new(p.low, p.high, Ratio(p.coverage))?;
+    fn try_from(p: UncheckedPrediction) -> Result<Self, PredictionError> {
+        let interval = PredictionInterval::new(p.low, p.high, Ratio(p.coverage))?;
         let mut prediction = Self::new(p.value, p.unit, interval, p.predictor, p.in_range, p.because)?;
         prediction.extra = p.extra;
         Ok(prediction)
     }
 }
 
-impl Versioned for Prediction {
+impl VersionedRecord for Prediction {
     const SCHEMA: &'static str = "metier.prediction/1";
 }
 
@@ -116,17 +116,17 @@ impl Prediction {
     pub fn new(
         value: f64,
         unit: impl Into<String>,
-        interval: Interval,
-        predictor: Digest,
+        interval: PredictionInterval,
+        predictor: ContentDigest,
         in_range: bool,
         because: impl Into<String>,
     ) -> Result<Self, PredictionError> {
-        let Interval { low, high, coverage } = interval;
+        let PredictionInterval { low, high, coverage } = interval;
         if !(low <= value && value <= high) {
             return Err(PredictionError::Interval { value, low, high });
         }
         Ok(Self {
-            schema: Schema::new(),
+            schema: RecordSchema::new(),
             value,
             unit: unit.into(),
             low,
@@ -135,7 +135,7 @@ impl Prediction {
             predictor,
             in_range,
             because: because.into(),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
     }
 
@@ -150,8 +150,8 @@ impl Prediction {
     }
 
     /// The interval.
-    pub fn interval(&self) -> Interval {
-        Interval { low: self.low, high: self.high, coverage: self.coverage }
+    pub fn interval(&self) -> PredictionInterval {
+        PredictionInterval { low: self.low, high: self.high, coverage: self.coverage }
     }
 
     /// Whether the query lies within the training range of the predictor.
@@ -160,12 +160,12 @@ impl Prediction {
     }
 
     /// The predictor that made it.
-    pub fn predictor(&self) -> Digest {
+    pub fn predictor(&self) -> ContentDigest {
         self.predictor
     }
 
     /// The reason, in a sentence.
-    pub fn because(&self) -> &str {
+    pub fn reason(&self) -> &str {
         &self.because
     }
 }
@@ -174,13 +174,13 @@ impl Prediction {
 mod tests {
     use super::*;
 
-    fn predictor() -> Digest {
-        Digest::from_bytes([7; 32])
+    fn predictor() -> ContentDigest {
+        ContentDigest::from_bytes([7; 32])
     }
 
     #[test]
     fn a_value_outside_its_interval_is_refused() {
-        let interval = Interval::new(1.0, 2.0, Ratio(0.9)).unwrap();
+        let interval = PredictionInterval::new(1.0, 2.0, Ratio(0.9)).unwrap();
         assert!(Prediction::new(1.5, "seconds", interval, predictor(), true, "x").is_ok());
         for value in [0.9, 2.1, f64::NAN] {
             assert!(Prediction::new(value, "seconds", interval, predictor(), true, "x").is_err());
@@ -189,16 +189,16 @@ mod tests {
 
     #[test]
     fn intervals_that_say_nothing_are_refused() {
-        assert!(Interval::new(2.0, 1.0, Ratio(0.9)).is_err());
-        assert!(Interval::new(f64::NAN, 1.0, Ratio(0.9)).is_err());
+        assert!(PredictionInterval::new(2.0, 1.0, Ratio(0.9)).is_err());
+        assert!(PredictionInterval::new(f64::NAN, 1.0, Ratio(0.9)).is_err());
         for coverage in [0.0, 1.0, 90.0, f64::NAN] {
-            assert!(Interval::new(0.0, 1.0, Ratio(coverage)).is_err());
+            assert!(PredictionInterval::new(0.0, 1.0, Ratio(coverage)).is_err());
         }
     }
 
     #[test]
     fn json_is_checked_like_any_other_way_in() {
-        let interval = Interval::new(1.0, 2.0, Ratio(0.9)).unwrap();
+        let interval = PredictionInterval::new(1.0, 2.0, Ratio(0.9)).unwrap();
         let prediction = Prediction::new(1.5, "seconds", interval, predictor(), true, "x").unwrap();
         let mut json = serde_json::to_value(&prediction).unwrap();
         assert_eq!(serde_json::from_value::<Prediction>(json.clone()).unwrap(), prediction);

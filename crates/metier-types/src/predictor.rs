@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Schema, Versioned};
-use crate::{DeviceRef, Digest, Extra, Ratio, RunId, Timestamp};
+use crate::schema::{RecordSchema, VersionedRecord};
+use crate::{ContentDigest, DeviceRef, ExtraFields, Ratio, RunId, UtcTimestamp};
 
 /// Whether a predictor is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Standing {
+pub enum PredictorStanding {
     /// It makes the predictions for its target.
     InUse,
     /// Another predictor has a lower held-out error; this one is kept as a fallback.
@@ -19,7 +19,7 @@ pub enum Standing {
 
 /// Error of a predictor on held-out data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HeldOut {
+pub struct HeldOutError {
     /// Predicted quantity, for example `latency` or `package`.
     pub target: String,
     /// Unit of the quantity.
@@ -47,16 +47,16 @@ pub struct HeldOut {
     pub baselines: std::collections::BTreeMap<String, f64>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The record of a predictor, without its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Predictor {
     /// `metier.predictor/1`.
-    pub schema: Schema<Predictor>,
+    pub schema: RecordSchema<Predictor>,
     /// SHA-256 of its file.
-    pub id: Digest,
+    pub id: ContentDigest,
     /// Predicted quantity: `latency`, `latency-from-counts`, `power`, `contention`.
     pub kind: String,
     /// Display name.
@@ -64,9 +64,9 @@ pub struct Predictor {
     /// The device of its training data, if there is only one.
     pub device: Option<DeviceRef>,
     /// Whether it is in use.
-    pub standing: Standing,
+    pub standing: PredictorStanding,
     /// Time of training.
-    pub made: Timestamp,
+    pub made: UtcTimestamp,
     /// Training data and method, in a sentence.
     pub provenance: String,
     /// Number of training rows.
@@ -76,12 +76,12 @@ pub struct Predictor {
     pub runs: Vec<RunId>,
     /// Held-out errors, worst first.
     #[serde(default)]
-    pub held_out: Vec<HeldOut>,
+    pub held_out: Vec<HeldOutError>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for Predictor {
+impl VersionedRecord for Predictor {
     const SCHEMA: &'static str = "metier.predictor/1";
 }

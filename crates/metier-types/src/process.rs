@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Schema, Versioned};
-use crate::{Bytes, Extra, RunId, Seconds};
+use crate::schema::{RecordSchema, VersionedRecord};
+use crate::{Bytes, ExtraFields, RunId, Seconds};
 
 /// How the processes were observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +18,7 @@ pub enum ProcessSource {
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Process {
+pub struct ProcessRecord {
     /// Process id.
     pub pid: u32,
     /// Parent process; `null` for the root of the run or if unknown.
@@ -45,14 +45,14 @@ pub struct Process {
     pub signal: Option<i32>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// All processes of a run, in the order of their starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessTree {
     /// `metier.processes/1`.
-    pub schema: Schema<ProcessTree>,
+    pub schema: RecordSchema<ProcessTree>,
     /// The run.
     pub run: RunId,
     /// How they were observed.
@@ -62,17 +62,17 @@ pub struct ProcessTree {
     /// Processes of `total` that the bounded list omits.
     pub omitted: u64,
     /// The processes.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ProcessRecord>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for ProcessTree {
+impl VersionedRecord for ProcessTree {
     const SCHEMA: &'static str = "metier.processes/1";
 }
 
 impl ProcessTree {
     /// Name of its artefact in the run.
-    pub const ARTEFACT: &'static str = "processes.json";
+    pub const ARTEFACT_NAME: &'static str = "processes.json";
 }

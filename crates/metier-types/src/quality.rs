@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// How a value was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Quality {
+pub enum ValueQuality {
     /// A counter or high-water mark of the kernel or the meter, read at the end.
     Exact,
     /// Maximum or sum over periodic samples; values between samples are unknown.
@@ -18,4 +18,4 @@ pub enum Quality {
 }
 
 /// Accuracy class by dotted path of the field, such as `summary.cpu_seconds`.
-pub type QualityFields = BTreeMap<String, Quality>;
+pub type QualityFields = BTreeMap<String, ValueQuality>;

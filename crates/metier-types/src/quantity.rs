@@ -113,13 +113,13 @@ impl fmt::Display for Seconds {
             let whole = s.round() as i64;
             format!("{} min {:02} s", whole / 60, whole % 60)
         } else if a >= 0.9995 {
-            format!("{} s", three_digits(s))
+            format!("{} s", format_three_digits(s))
         } else if a >= 0.000_999_5 {
-            format!("{} ms", three_digits(s * 1e3))
+            format!("{} ms", format_three_digits(s * 1e3))
         } else if a >= 0.000_000_999_5 {
-            format!("{} µs", three_digits(s * 1e6))
+            format!("{} µs", format_three_digits(s * 1e6))
         } else if a > 0.0 {
-            format!("{} ns", three_digits(s * 1e9))
+            format!("{} ns", format_three_digits(s * 1e9))
         } else {
             "0 s".to_string()
         };
@@ -140,7 +140,7 @@ impl fmt::Display for Bytes {
         let text = if unit == 0 {
             format!("{} B", self.0)
         } else {
-            format!("{} {}", three_digits(value), UNITS[unit])
+            format!("{} {}", format_three_digits(value), UNITS[unit])
         };
         f.pad(&text)
     }
@@ -156,28 +156,28 @@ impl Ratio {
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} %", three_digits(self.0 * 100.0)))
+        f.pad(&format!("{} %", format_three_digits(self.0 * 100.0)))
     }
 }
 
 impl fmt::Display for Joules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} J", three_digits(self.0)))
+        f.pad(&format!("{} J", format_three_digits(self.0)))
     }
 }
 
 impl fmt::Display for Watts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} W", three_digits(self.0)))
+        f.pad(&format!("{} W", format_three_digits(self.0)))
     }
 }
 
 impl fmt::Display for Hertz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = if self.0 >= 1e9 {
-            format!("{} GHz", three_digits(self.0 / 1e9))
+            format!("{} GHz", format_three_digits(self.0 / 1e9))
         } else {
-            format!("{} MHz", three_digits(self.0 / 1e6))
+            format!("{} MHz", format_three_digits(self.0 / 1e6))
         };
         f.pad(&text)
     }
@@ -190,7 +190,7 @@ impl fmt::Display for Celsius {
 }
 
 /// Formats three significant digits without an exponent; numbers above 100 have no fraction.
-fn three_digits(x: f64) -> String {
+fn format_three_digits(x: f64) -> String {
     let a = x.abs();
     if a >= 99.95 {
         format!("{x:.0}")

@@ -15,31 +15,31 @@ impl SplitMix64 {
 
     /// The next 64 random bits.
     #[allow(clippy::should_implement_trait, reason = "it never ends")]
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        mix_bits(self.0)
     }
 
     /// A number from 0 up to, not including, `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        ((u128::from(self.next()) * end as u128) >> 64) as usize
+    pub fn next_below(&mut self, end: usize) -> usize {
+        ((u128::from(self.next_u64()) * end as u128) >> 64) as usize
     }
 
     /// A number from 0 up to, not including, 1.
-    pub fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    pub fn next_fraction(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Shuffles a list.
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for at in (1..list.len()).rev() {
-            list.swap(at, self.below(at + 1));
+            list.swap(at, self.next_below(at + 1));
         }
     }
 }
 
 /// Mixes a number over all 64 bits.
-pub fn mix(value: u64) -> u64 {
+pub fn mix_bits(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
@@ -59,7 +59,7 @@ mod tests {
     fn it_gives_the_published_sequences() {
         // Test vectors of the authors, and of FNV-1a.
         let mut random = SplitMix64::new(0);
-        assert_eq!([random.next(), random.next()], [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
+        assert_eq!([random.next_u64(), random.next_u64()], [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
         assert_eq!([hash_name(""), hash_name("a")], [0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c]);
     }
 }

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Schema, Versioned};
+use crate::schema::{RecordSchema, VersionedRecord};
 use crate::{
-    BatchId, Bytes, Context, DeviceRef, Digest, Extra, HostState, Intake, Joules, MissingFields,
-    QualityFields, Ratio, RunId, Seconds, Stage, Timestamp, Watts, WorkloadRef,
+    AppStage, BatchId, Bytes, ContentDigest, DeviceRef, ExtraFields, HostState, IntakeSummary, Joules,
+    MissingFields, QualityFields, Ratio, RunContext, RunId, Seconds, UtcTimestamp, Watts, WorkloadRef,
 };
 
 crate::words! { serde (word, from_word)
@@ -25,7 +25,7 @@ crate::words! { serde (word, from_word)
 crate::words! { serde (word, from_word)
     /// Why a run ended.
     #[derive(Hash, JsonSchema)]
-    pub enum Cause {
+    pub enum ExitCause {
         /// By itself.
         Exited = "exited",
         /// By a signal that we did not send.
@@ -45,13 +45,13 @@ crate::words! { serde (word, from_word)
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Exit {
+pub struct RunExit {
     /// Exit code, if it exited.
     pub code: Option<i32>,
     /// Signal number, if a signal ended it.
     pub signal: Option<i32>,
     /// Why it ended.
-    pub cause: Cause,
+    pub cause: ExitCause,
     /// Whether metier ended it as planned, after its given duration; the run is complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub planned: bool,
@@ -70,12 +70,12 @@ pub struct Exit {
     pub settled_seconds: Option<Seconds>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Exit {
+impl RunExit {
     /// An exit with only a cause.
-    pub fn from_cause(cause: Cause) -> Self {
+    pub fn from_cause(cause: ExitCause) -> Self {
         Self {
             code: None,
             signal: None,
@@ -85,19 +85,19 @@ impl Exit {
             detail: None,
             left_behind: 0,
             settled_seconds: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 
     /// Whether the run is complete: it exited with code 0, or it ran for its planned duration.
     pub fn is_complete(&self) -> bool {
-        self.planned || (self.cause == Cause::Exited && self.code == Some(0))
+        self.planned || (self.cause == ExitCause::Exited && self.code == Some(0))
     }
 }
 
 /// The main figures of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Summary {
+pub struct RunSummary {
     /// Wall time from start to end of the main process.
     pub wall_seconds: Option<Seconds>,
     /// CPU time of all processes.
@@ -120,7 +120,7 @@ pub struct Summary {
     pub own_overhead_ratio: Option<Ratio>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Details of memory use.
@@ -144,7 +144,7 @@ pub struct MemoryUse {
     pub oom_kills: Option<u64>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Details of CPU use.
@@ -160,7 +160,7 @@ pub struct CpuUse {
     pub throttled_seconds: Option<Seconds>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Details of input and output.
@@ -177,7 +177,7 @@ pub struct IoUse {
     pub call_written_bytes: Option<Bytes>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Traffic of the run's own network namespace.
@@ -189,12 +189,12 @@ pub struct NetworkUse {
     pub sent_bytes: Bytes,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Time in which some task of the run waited for a resource (pressure stall information).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Pressure {
+pub struct PressureTimes {
     /// Waiting for a core.
     pub cpu_seconds: Option<Seconds>,
     /// Waiting for memory.
@@ -203,12 +203,12 @@ pub struct Pressure {
     pub io_seconds: Option<Seconds>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Reading of one energy meter over the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Meter {
+pub struct EnergyMeterReading {
     /// Name of the meter, for example `package-0`.
     pub name: String,
     /// Source: `rapl`, `hwmon`, `ina3221`, `nvml`.
@@ -229,17 +229,17 @@ pub struct Meter {
     pub interval_seconds: Option<Seconds>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Meter {
+impl EnergyMeterReading {
     /// Formats its energy with the error.
-    pub fn told(&self) -> String {
-        with_error(self.energy_joules, self.error_joules)
+    pub fn format_energy(&self) -> String {
+        format_with_error(self.energy_joules, self.error_joules)
     }
 }
 
-fn with_error(energy: Joules, error: Option<Joules>) -> String {
+fn format_with_error(energy: Joules, error: Option<Joules>) -> String {
     match error {
         Some(error) => format!("{energy} ± {error}"),
         None => energy.to_string(),
@@ -251,12 +251,12 @@ fn with_error(energy: Joules, error: Option<Joules>) -> String {
 pub struct EnergyUse {
     /// Readings by meter.
     #[serde(default)]
-    pub meters: Vec<Meter>,
+    pub meters: Vec<EnergyMeterReading>,
     /// Mean power over the run.
     pub mean_power_watts: Option<Watts>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// One GPU during the run.
@@ -274,12 +274,12 @@ pub struct GpuUse {
     pub energy_joules: Option<Joules>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Cost of the measurement itself.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Overhead {
+pub struct MeasurementOverhead {
     /// CPU time of the measuring program during the run.
     pub cpu_seconds: Option<Seconds>,
     /// CPU time of the launcher.
@@ -290,25 +290,25 @@ pub struct Overhead {
     pub lost_events: Option<u64>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A warning about the reliability of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Warning {
+pub struct RunWarning {
     /// Stable code: `steal`, `busy-host`, `late-samples`, …
     pub code: String,
     /// Explanation in a sentence.
     pub text: String,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Warning {
+impl RunWarning {
     /// A warning with a code and a sentence.
     pub fn new(code: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { code: code.into(), text: text.into(), extra: Extra::new() }
+        Self { code: code.into(), text: text.into(), extra: ExtraFields::new() }
     }
 }
 
@@ -320,12 +320,12 @@ pub struct ArtefactRef {
     /// Media type.
     pub media_type: String,
     /// Digest of the content.
-    pub digest: Digest,
+    pub digest: ContentDigest,
     /// Size of the content.
     pub size_bytes: Bytes,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 impl ArtefactRef {
@@ -333,10 +333,16 @@ impl ArtefactRef {
     pub fn new(
         name: impl Into<String>,
         media_type: impl Into<String>,
-        digest: Digest,
+        digest: ContentDigest,
         size_bytes: Bytes,
     ) -> Self {
-        Self { name: name.into(), media_type: media_type.into(), digest, size_bytes, extra: Extra::new() }
+        Self {
+            name: name.into(),
+            media_type: media_type.into(),
+            digest,
+            size_bytes,
+            extra: ExtraFields::new(),
+        }
     }
 }
 
@@ -344,7 +350,7 @@ impl ArtefactRef {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// `metier.run/1`.
-    pub schema: Schema<Run>,
+    pub schema: RecordSchema<Run>,
     /// Id of the run.
     pub id: RunId,
     /// Batch of the run: the repetitions of one command.
@@ -356,21 +362,21 @@ pub struct Run {
     /// State of the run.
     pub state: RunState,
     /// Start time.
-    pub started: Timestamp,
+    pub started: UtcTimestamp,
     /// End of its last process.
-    pub ended: Option<Timestamp>,
+    pub ended: Option<UtcTimestamp>,
     /// How it ended; `null` while it runs.
-    pub exit: Option<Exit>,
+    pub exit: Option<RunExit>,
     /// One sentence: how it ended, its duration, resource use and bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
     /// Conditions of the run.
-    pub context: Context,
+    pub context: RunContext,
     /// Tags.
     #[serde(default)]
     pub tags: Vec<String>,
     /// The main figures.
-    pub summary: Summary,
+    pub summary: RunSummary,
     /// Details of CPU use.
     #[serde(default)]
     pub cpu: CpuUse,
@@ -385,7 +391,7 @@ pub struct Run {
     pub network: Option<NetworkUse>,
     /// Pressure stall times.
     #[serde(default)]
-    pub pressure: Pressure,
+    pub pressure: PressureTimes,
     /// Energy by meter.
     #[serde(default)]
     pub energy: EnergyUse,
@@ -394,16 +400,16 @@ pub struct Run {
     pub gpus: Vec<GpuUse>,
     /// Values reported by the application, by stage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stages: Vec<Stage>,
+    pub stages: Vec<AppStage>,
     /// Counts of received application messages; `null` if no channel was open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub intake: Option<Intake>,
+    pub intake: Option<IntakeSummary>,
     /// State of the host around the run.
     #[serde(default)]
     pub host: HostState,
     /// Cost of the measurement.
     #[serde(default)]
-    pub overhead: Overhead,
+    pub overhead: MeasurementOverhead,
     /// Accuracy class of values, by dotted path.
     #[serde(default)]
     pub quality: QualityFields,
@@ -412,22 +418,22 @@ pub struct Run {
     pub missing: MissingFields,
     /// Warnings about its reliability.
     #[serde(default)]
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<RunWarning>,
     /// Files of the run.
     #[serde(default)]
     pub artefacts: Vec<ArtefactRef>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for Run {
+impl VersionedRecord for Run {
     const SCHEMA: &'static str = "metier.run/1";
 }
 
 impl Run {
     /// Time from start to the end of the last process, which may outlive the main process.
-    pub fn life_seconds(&self) -> Option<Seconds> {
+    pub fn lifetime_seconds(&self) -> Option<Seconds> {
         let settled = self.exit.as_ref().and_then(|exit| exit.settled_seconds).unwrap_or_default();
         Some(self.summary.wall_seconds? + settled)
     }
@@ -441,14 +447,14 @@ impl Run {
     }
 
     /// Formats the energy with its error: `12.3 J ± 0.40 J`.
-    pub fn energy_told(&self) -> Option<String> {
+    pub fn format_energy(&self) -> Option<String> {
         let energy = self.summary.energy_joules?;
-        Some(with_error(energy, self.energy_error()))
+        Some(format_with_error(energy, self.energy_error()))
     }
 
     /// Mean number of busy cores over the whole lifetime.
-    pub fn mean_cores(&self) -> Option<f64> {
-        let (cpu, life) = (self.summary.cpu_seconds?.get(), self.life_seconds()?.get());
+    pub fn mean_busy_cores(&self) -> Option<f64> {
+        let (cpu, life) = (self.summary.cpu_seconds?.get(), self.lifetime_seconds()?.get());
         (life > 0.0).then(|| cpu / life)
     }
 }

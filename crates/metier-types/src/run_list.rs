@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::schema::{Schema, Versioned};
-use crate::{BatchId, DeviceRef, Exit, RunId, RunState, Summary, Timestamp, WorkloadRef};
+use crate::schema::{RecordSchema, VersionedRecord};
+use crate::{BatchId, DeviceRef, RunExit, RunId, RunState, RunSummary, UtcTimestamp, WorkloadRef};
 
 /// One row of a list of runs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -21,15 +21,15 @@ pub struct RunRow {
     /// State of the run.
     pub state: RunState,
     /// Start time.
-    pub started: Timestamp,
+    pub started: UtcTimestamp,
     /// End of its last process.
-    pub ended: Option<Timestamp>,
+    pub ended: Option<UtcTimestamp>,
     /// How it ended; `null` while it runs.
-    pub exit: Option<Exit>,
+    pub exit: Option<RunExit>,
     /// Tags.
     pub tags: Vec<String>,
     /// The main figures.
-    pub summary: Summary,
+    pub summary: RunSummary,
     /// Number of this repetition in its batch.
     pub repetition: u32,
     /// Number of repetitions in the batch.
@@ -46,7 +46,7 @@ pub struct RunRow {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RunList {
     /// `metier.runs/1`.
-    pub schema: Schema<RunList>,
+    pub schema: RecordSchema<RunList>,
     /// The runs.
     pub runs: Vec<RunRow>,
     /// Value of `after` for the next page; `null` on the last page.
@@ -55,6 +55,6 @@ pub struct RunList {
     pub total: u64,
 }
 
-impl Versioned for RunList {
+impl VersionedRecord for RunList {
     const SCHEMA: &'static str = "metier.runs/1";
 }

@@ -8,34 +8,34 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 ///
 /// `NAME` fixes the record, so a device file cannot be read as a run by accident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Schema<T>(std::marker::PhantomData<fn() -> T>);
+pub struct RecordSchema<T>(std::marker::PhantomData<fn() -> T>);
 
 /// A record that can be a top-level JSON object.
-pub trait Versioned {
+pub trait VersionedRecord {
     /// Value of its `schema` field.
     const SCHEMA: &'static str;
 }
 
-impl<T> Schema<T> {
+impl<T> RecordSchema<T> {
     /// The only value of this type.
     pub const fn new() -> Self {
         Self(std::marker::PhantomData)
     }
 }
 
-impl<T: Versioned> fmt::Display for Schema<T> {
+impl<T: VersionedRecord> fmt::Display for RecordSchema<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(T::SCHEMA)
     }
 }
 
-impl<T: Versioned> Serialize for Schema<T> {
+impl<T: VersionedRecord> Serialize for RecordSchema<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(T::SCHEMA)
     }
 }
 
-impl<'de, T: Versioned> Deserialize<'de> for Schema<T> {
+impl<'de, T: VersionedRecord> Deserialize<'de> for RecordSchema<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let got = String::deserialize(deserializer)?;
         if got == T::SCHEMA {
@@ -46,7 +46,7 @@ impl<'de, T: Versioned> Deserialize<'de> for Schema<T> {
     }
 }
 
-impl<T: Versioned> schemars::JsonSchema for Schema<T> {
+impl<T: VersionedRecord> schemars::JsonSchema for RecordSchema<T> {
     fn inline_schema() -> bool {
         true
     }
@@ -59,19 +59,19 @@ impl<T: Versioned> schemars::JsonSchema for Schema<T> {
 }
 
 /// JSON Schemas of all top-level records, by `schema` value.
-pub fn all() -> Vec<(&'static str, schemars::Schema)> {
-    fn of<T: Versioned + schemars::JsonSchema>() -> (&'static str, schemars::Schema) {
+pub fn record_schemas() -> Vec<(&'static str, schemars::Schema)> {
+    fn schema_of<T: VersionedRecord + schemars::JsonSchema>() -> (&'static str, schemars::Schema) {
         (T::SCHEMA, schemars::schema_for!(T))
     }
     vec![
-        of::<crate::Run>(),
-        of::<crate::Device>(),
-        of::<crate::Workload>(),
-        of::<crate::Series>(),
-        of::<crate::ProcessTree>(),
-        of::<crate::Prediction>(),
-        of::<crate::Passport>(),
-        of::<crate::Predictor>(),
-        of::<crate::Session>(),
+        schema_of::<crate::Run>(),
+        schema_of::<crate::Device>(),
+        schema_of::<crate::Workload>(),
+        schema_of::<crate::Series>(),
+        schema_of::<crate::ProcessTree>(),
+        schema_of::<crate::Prediction>(),
+        schema_of::<crate::Passport>(),
+        schema_of::<crate::Predictor>(),
+        schema_of::<crate::SessionRecord>(),
     ]
 }

@@ -6,13 +6,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Schema, Versioned};
-use crate::{Bytes, Celsius, Extra, Hertz, Joules, Ratio, RunId, Seconds, Watts};
+use crate::schema::{RecordSchema, VersionedRecord};
+use crate::{Bytes, Celsius, ExtraFields, Hertz, Joules, Ratio, RunId, Seconds, Watts};
 
 /// How a column's values relate to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ColumnKind {
     /// Only grows; its rate of change is the useful value.
     Counter,
     /// An independent value at each time.
@@ -23,7 +23,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Unit {
+pub enum ColumnUnit {
     /// Seconds × 10⁻⁹; used by integer time counters.
     Nanoseconds,
     /// Seconds.
@@ -46,7 +46,7 @@ pub enum Unit {
     Count,
 }
 
-impl Unit {
+impl ColumnUnit {
     /// A value in this unit, as people write it.
     pub fn text(self, value: f64) -> String {
         match self {
@@ -68,14 +68,14 @@ impl Unit {
 /// The values of a column. Whole numbers stay whole: byte counts and nanoseconds above 2⁵³ lose nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Values {
+pub enum ColumnValues {
     /// Integers.
     Integer(Vec<i64>),
     /// Floating-point numbers.
     Float(Vec<f64>),
 }
 
-impl Values {
+impl ColumnValues {
     /// Number of values.
     pub fn len(&self) -> usize {
         match self {
@@ -90,7 +90,7 @@ impl Values {
     }
 
     /// The value of a row as a float, for charts and comparisons.
-    pub fn number(&self, row: usize) -> Option<f64> {
+    pub fn value_at(&self, row: usize) -> Option<f64> {
         match self {
             Self::Integer(v) => v.get(row).map(|x| *x as f64),
             Self::Float(v) => v.get(row).copied(),
@@ -100,15 +100,15 @@ impl Values {
 
 /// One column of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Column {
+pub struct SeriesColumn {
     /// Name, for example `cpu`, `memory`, `read`.
     pub name: String,
     /// Whether it is a counter or a gauge.
-    pub kind: Kind,
+    pub kind: ColumnKind,
     /// Unit of the values.
-    pub unit: Unit,
+    pub unit: ColumnUnit,
     /// One value for each time of the series.
-    pub values: Values,
+    pub values: ColumnValues,
     /// Rows without a value, ascending; `values` has meaningless entries there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<u32>,
@@ -118,7 +118,7 @@ pub struct Column {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// `metier.series/1`.
-    pub schema: Schema<Series>,
+    pub schema: RecordSchema<Series>,
     /// The run it belongs to.
     pub run: RunId,
     /// Name within the run.
@@ -126,13 +126,13 @@ pub struct Series {
     /// Nanoseconds since the start of the run, ascending.
     pub times: Vec<i64>,
     /// The columns, each as long as `times`.
-    pub columns: Vec<Column>,
+    pub columns: Vec<SeriesColumn>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for Series {
+impl VersionedRecord for Series {
     const SCHEMA: &'static str = "metier.series/1";
 }
 
@@ -140,24 +140,24 @@ impl Series {
     /// An empty series.
     pub fn new(run: RunId, name: impl Into<String>) -> Self {
         Self {
-            schema: Schema::new(),
+            schema: RecordSchema::new(),
             run,
             name: name.into(),
             times: Vec::new(),
             columns: Vec::new(),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         }
     }
 
     /// The column with this name.
-    pub fn column(&self, name: &str) -> Option<&Column> {
+    pub fn column(&self, name: &str) -> Option<&SeriesColumn> {
         self.columns.iter().find(|c| c.name == name)
     }
 
     /// Makes values that JSON cannot carry absent ones.
     pub fn mask_infinities(&mut self) {
         for column in &mut self.columns {
-            let Values::Float(values) = &mut column.values else { continue };
+            let ColumnValues::Float(values) = &mut column.values else { continue };
             let before = column.absent.len();
             for (row, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
                 *value = 0.0;
@@ -171,7 +171,7 @@ impl Series {
     }
 
     /// What is wrong with its shape, if anything: unequal lengths, times that go back.
-    pub fn defect(&self) -> Option<String> {
+    pub fn find_defect(&self) -> Option<String> {
         if let Some(at) = self.times.windows(2).position(|pair| pair[0] > pair[1]) {
             return Some(format!("series {:?}: time goes back at row {}", self.name, at + 1));
         }

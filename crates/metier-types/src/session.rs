@@ -6,8 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Schema, Versioned};
-use crate::{BatchId, DeviceRef, Extra, RunId, SessionId, Timestamp};
+use crate::schema::{RecordSchema, VersionedRecord};
+use crate::{BatchId, DeviceRef, ExtraFields, RunId, SessionId, UtcTimestamp};
 
 crate::words! { serde (word, from_word)
     /// Where a session stands.
@@ -39,7 +39,7 @@ impl SessionState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Door {
+pub enum SessionOrigin {
     /// The command line.
     Cli,
     /// `POST /api/v1/sessions`.
@@ -50,21 +50,21 @@ pub enum Door {
 
 /// Requester of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Asker {
+pub struct SessionRequester {
     /// The interface.
-    pub door: Door,
+    pub door: SessionOrigin,
     /// User name at that interface: a login name, or that of basic authentication.
     pub user: Option<String>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A run file submitted to the queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Session {
+pub struct SessionRecord {
     /// `metier.session/1`.
-    pub schema: Schema<Session>,
+    pub schema: RecordSchema<SessionRecord>,
     /// Id of the session.
     pub id: SessionId,
     /// A small number that ascends in the order of submission; never reused.
@@ -76,7 +76,7 @@ pub struct Session {
     /// Display name.
     pub name: String,
     /// Requester of the session.
-    pub asker: Asker,
+    pub asker: SessionRequester,
     /// The job of the session, if the interface has jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
@@ -90,11 +90,11 @@ pub struct Session {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// Time of submission.
-    pub asked: Timestamp,
+    pub asked: UtcTimestamp,
     /// Time of the claim by a worker.
-    pub started: Option<Timestamp>,
+    pub started: Option<UtcTimestamp>,
     /// End time.
-    pub ended: Option<Timestamp>,
+    pub ended: Option<UtcTimestamp>,
     /// The batch of its runs.
     pub batch: BatchId,
     /// Its runs so far, oldest first; at most 1000, while the batch has all.
@@ -107,9 +107,9 @@ pub struct Session {
     pub turns: u32,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for Session {
+impl VersionedRecord for SessionRecord {
     const SCHEMA: &'static str = "metier.session/1";
 }

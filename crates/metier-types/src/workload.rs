@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema::{Schema, Versioned};
-use crate::{Digest, Extra, Timestamp, WorkloadId};
+use crate::schema::{RecordSchema, VersionedRecord};
+use crate::{ContentDigest, ExtraFields, UtcTimestamp, WorkloadId};
 
 /// Types of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -30,14 +30,14 @@ pub struct WorkloadRef {
     pub name: String,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// A workload: a command, an image, a graph or a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workload {
     /// `metier.workload/1`.
-    pub schema: Schema<Workload>,
+    pub schema: RecordSchema<Workload>,
     /// Id: the given name, else a digest of kind, executable and arguments.
     pub id: WorkloadId,
     /// Display name.
@@ -48,14 +48,14 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Digest of the executable, image or graph.
-    pub digest: Option<Digest>,
+    pub digest: Option<ContentDigest>,
     /// When this store first recorded it.
-    pub first_seen: Timestamp,
+    pub first_seen: UtcTimestamp,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for Workload {
+impl VersionedRecord for Workload {
     const SCHEMA: &'static str = "metier.workload/1";
 }

@@ -130,7 +130,7 @@ fn the_fields_that_others_rely_on_are_always_written() {
 #[test]
 fn published_schemas_are_those_of_the_code() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
-    for (name, schema) in schema::all() {
+    for (name, schema) in schema::record_schemas() {
         let file = folder.join(format!("{}.json", name.replace('/', "-")));
         let now = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
         if std::env::var_os("METIER_BLESS").is_some() {
@@ -147,11 +147,11 @@ fn an_energy_is_told_with_the_error_of_the_meters_that_make_it() {
     let mut run: Run = serde_json::from_value(run_of_a_later_version()).unwrap();
     run.summary.energy_joules = Some(metier_types::Joules(13.8));
     assert_eq!(run.energy_error(), Some(metier_types::Joules(0.4)));
-    let told = run.energy_told().unwrap();
+    let told = run.format_energy().unwrap();
     assert_eq!(told, format!("{} ± {}", metier_types::Joules(13.8), metier_types::Joules(0.4)));
     run.energy.meters.truncate(1);
     assert_eq!(
-        run.energy_told().unwrap(),
+        run.format_energy().unwrap(),
         metier_types::Joules(13.8).to_string(),
         "a counter has no such error"
     );
@@ -159,7 +159,7 @@ fn an_energy_is_told_with_the_error_of_the_meters_that_make_it() {
 
 #[test]
 fn a_run_is_complete_that_ended_well_or_as_planned() {
-    let exit = |text: &str| serde_json::from_str::<metier_types::Exit>(text).unwrap();
+    let exit = |text: &str| serde_json::from_str::<metier_types::RunExit>(text).unwrap();
     assert!(exit(r#"{"code": 0, "signal": null, "cause": "exited"}"#).is_complete());
     assert!(exit(r#"{"code": null, "signal": 2, "cause": "timeout", "planned": true}"#).is_complete());
     assert!(!exit(r#"{"code": 0, "signal": null, "cause": "timeout"}"#).is_complete());

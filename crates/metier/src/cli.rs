@@ -7,13 +7,13 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::command;
-use crate::config::Typed;
-use crate::console::complain;
-use crate::exit::Code;
-use crate::output::{Form, When, word};
+use crate::config::FlagSettings;
+use crate::console::print_error;
+use crate::exit::CliExitCode;
+use crate::output::{ColorWhen, OutputForm, enum_word};
 
 /// Examples first: most people look for the line that does what they want.
-const TEMPLATE: &str =
+const HELP_TEMPLATE: &str =
     "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
 
 const EXAMPLES: &str = "Examples:
@@ -27,7 +27,7 @@ const EXAMPLES: &str = "Examples:
   metier up                       the page, at http://127.0.0.1:7001";
 
 /// The commands by what one wants to do.
-const GROUPS: [(&str, &[&str]); 6] = [
+const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
     ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
     ("Learn", &["train", "predict", "predictors", "power"]),
@@ -39,19 +39,19 @@ const GROUPS: [(&str, &[&str]); 6] = [
 /// Measures what a workload costs in time, memory and energy.
 #[derive(Debug, Parser)]
 #[command(name = "metier", version, about, before_help = EXAMPLES, disable_help_subcommand = true)]
-pub struct Cli {
+pub struct CommandLine {
     /// What holds for all commands.
     #[command(flatten)]
-    pub globals: Globals,
+    pub globals: GlobalArgs,
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// Flags that all commands have.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of all commands")]
-pub struct Globals {
+pub struct GlobalArgs {
     /// Where runs are kept [METIER_STORE; default ~/.local/share/metier/metier.db]
     #[arg(long, global = true, value_name = "FILE|postgres://…")]
     pub store: Option<String>,
@@ -60,10 +60,10 @@ pub struct Globals {
     pub config: Option<PathBuf>,
     /// Form of data on stdout [METIER_OUTPUT; default table]
     #[arg(short, long, global = true, value_name = "FORM")]
-    pub output: Option<Form>,
+    pub output: Option<OutputForm>,
     /// Colours [METIER_COLOR, NO_COLOR; default auto]
     #[arg(long, global = true, value_name = "WHEN")]
-    pub color: Option<When>,
+    pub color: Option<ColorWhen>,
     /// Say only data and errors [METIER_QUIET]
     #[arg(short, long, global = true)]
     pub quiet: bool,
@@ -72,13 +72,13 @@ pub struct Globals {
     pub verbose: u8,
 }
 
-impl Globals {
+impl GlobalArgs {
     /// What of it is a setting.
-    pub fn typed(&self) -> Typed {
+    pub fn setting_values(&self) -> FlagSettings {
         vec![
             ("store", self.store.clone()),
-            ("output", self.output.filter(|form| !form.is_document()).as_ref().map(word)),
-            ("color", self.color.as_ref().map(word)),
+            ("output", self.output.filter(|form| !form.is_document()).as_ref().map(enum_word)),
+            ("color", self.color.as_ref().map(enum_word)),
             ("quiet", self.quiet.then(|| "true".to_string())),
         ]
     }
@@ -86,100 +86,103 @@ impl Globals {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Measure a command, a container or a pod
-    Run(Box<command::run::Run>),
+    Run(Box<command::run::RunArgs>),
     /// Queue runs, to be measured one at a time
-    Session(command::session::Session),
+    Session(command::session::SessionArgs),
     /// Show this device, or those that the store knows
-    Device(command::device::Device),
+    Device(command::device::DeviceArgs),
     /// Show a recorded tegrastats log, or this board now
-    Board(command::board::Board),
+    Board(command::board::BoardArgs),
     /// Check what this host lets us measure
-    Doctor(command::doctor::Doctor),
+    Doctor(command::doctor::DoctorArgs),
     /// Compare two groups of runs
-    Compare(command::compare::Compare),
+    Compare(command::compare::CompareArgs),
     /// List what was measured
-    Runs(command::runs::Runs),
+    Runs(command::runs::RunsArgs),
     /// Show everything about a run
-    Show(command::show::Show),
+    Show(command::show::ShowArgs),
     /// Write what runs say as one file: HTML, Markdown, JSON
-    Report(command::report::Report),
+    Report(command::report::ReportArgs),
     /// Draw where a run spends its time, function by function
-    Flame(command::flame::Flame),
+    Flame(command::flame::FlameArgs),
     /// Say what an ONNX graph consists of and costs
-    Inspect(command::inspect::Inspect),
+    Inspect(command::inspect::InspectArgs),
     /// Run an ONNX graph here, and time it
-    Bench(Box<command::bench::Bench>),
+    Bench(Box<command::bench::BenchArgs>),
     /// Cut an ONNX graph into parts
-    Split(command::split::Split),
+    Split(command::split::SplitArgs),
     /// Choose the node of a cluster that a graph goes to, and put it there
-    Place(Box<command::place::Place>),
+    Place(Box<command::place::PlaceArgs>),
     /// Learn predictors on this device
-    Train(command::train::Train),
+    Train(command::train::TrainArgs),
     /// Predict what a graph would take
-    Predict(command::predict::Predict),
+    Predict(command::predict::PredictArgs),
     /// List what was learned
-    Predictors(command::predictors::Predictors),
+    Predictors(command::predictors::PredictorsArgs),
     /// Learn and try predictors of power from Kepler's series
-    Power(Box<command::power::Power>),
+    Power(Box<command::power::PowerArgs>),
     /// Write runs as an archive
-    Export(command::export::Export),
+    Export(command::export::ExportArgs),
     /// Take an archive into the store
-    Import(command::import::Import),
+    Import(command::import::ImportArgs),
     /// Serve the page and the API
-    Up(command::up::Up),
+    Up(command::up::UpArgs),
     /// Serve one role alone: Kepler's estimator, model server or trainer
-    Serve(command::serve::Serve),
+    Serve(command::serve::ServeArgs),
     /// Print the token that others need to start runs here
-    Token(command::token::Token),
+    Token(command::token::TokenArgs),
     /// Show settings and where each comes from
-    Config(command::config::Config),
+    Config(command::config::ConfigArgs),
     /// Print completions for a shell
-    Completions(command::completions::Completions),
+    Completions(command::completions::CompletionsArgs),
     /// Print or write the manual pages
-    Man(command::man::Man),
+    Man(command::man::ManArgs),
     /// Export what this node runs for Prometheus
-    Agent(command::agent::Agent),
+    Agent(command::agent::AgentArgs),
 }
 
-impl Cli {
+impl CommandLine {
     /// The definitions, with help in our form.
-    pub fn definition() -> clap::Command {
+    pub fn clap_definition() -> clap::Command {
         let command = Self::command();
-        let groups = grouped(&command);
-        dressed(command).help_template(format!(
+        let groups = list_grouped_commands(&command);
+        apply_help_template(command).help_template(format!(
             "{{about-with-newline}}\n{{before-help}}{{usage-heading}} {{usage}}\n\n{groups}\nOptions:\n{{options}}\n\n`metier COMMAND --help` tells more.\n"
         ))
     }
 
     /// Reads what was typed.
     pub fn parse(arguments: &[OsString]) -> Result<Self, clap::Error> {
-        let arguments = &command::power::spelled(Self::command, arguments);
+        let arguments = &command::power::normalise_spelling(Self::command, arguments);
         let read = |arguments: &[OsString]| {
-            let matches = Self::definition().color(early_color(arguments)).try_get_matches_from(arguments)?;
+            let matches =
+                Self::clap_definition().color(early_color(arguments)).try_get_matches_from(arguments)?;
             Self::from_arg_matches(&matches)
         };
         let cli = read(arguments)?;
         // Only now is it known which word is the first that is no flag.
         match &cli.command {
-            Command::Run(run) => run.with_file(arguments).map_or(Ok(cli), |arguments| read(&arguments)),
-            Command::Session(session) => {
-                session.with_file(arguments).map_or(Ok(cli), |arguments| read(&arguments))
+            CliCommand::Run(run) => {
+                run.with_file_flag(arguments).map_or(Ok(cli), |arguments| read(&arguments))
+            }
+            CliCommand::Session(session) => {
+                session.with_file_flag(arguments).map_or(Ok(cli), |arguments| read(&arguments))
             }
             _ => Ok(cli),
         }
     }
 }
 
-fn dressed(command: clap::Command) -> clap::Command {
-    command.help_template(TEMPLATE).mut_subcommands(dressed)
+fn apply_help_template(command: clap::Command) -> clap::Command {
+    command.help_template(HELP_TEMPLATE).mut_subcommands(apply_help_template)
 }
 
 /// The list of commands, by group.
-fn grouped(command: &clap::Command) -> String {
+fn list_grouped_commands(command: &clap::Command) -> String {
     let mut text = String::new();
-    for (title, names) in GROUPS {
+    for (title, names) in COMMAND_GROUPS {
         let known: Vec<String> = names
             .iter()
             .filter_map(|name| command.find_subcommand(name))
@@ -205,26 +208,26 @@ fn early_color(arguments: &[OsString]) -> clap::ColorChoice {
 }
 
 /// Says what clap has to say: help and version as they are, errors in one line.
-pub fn explain(error: &clap::Error) -> Code {
+pub fn report_clap_error(error: &clap::Error) -> CliExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A reader that closed our stdout early has what it wanted.
             let _ = error.print();
-            Code::OK
+            CliExitCode::OK
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
-            Code::USAGE
+            CliExitCode::USAGE
         }
         _ => {
-            complain(&one_line(&error.render().to_string()));
-            Code::USAGE
+            print_error(&clap_error_line(&error.render().to_string()));
+            CliExitCode::USAGE
         }
     }
 }
 
 /// clap's paragraphs as one line: the error, then its tips, then where help is.
-fn one_line(rendered: &str) -> String {
+fn clap_error_line(rendered: &str) -> String {
     let mut parts = Vec::new();
     let mut usage = None;
     for line in rendered.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -254,14 +257,15 @@ mod tests {
 
     #[test]
     fn definitions_are_consistent() {
-        Cli::definition().debug_assert();
+        CommandLine::clap_definition().debug_assert();
     }
 
     #[test]
     fn every_command_stands_in_exactly_one_group_and_has_examples() {
-        for command in Cli::definition().get_subcommands() {
+        for command in CommandLine::clap_definition().get_subcommands() {
             let name = command.get_name();
-            let times = GROUPS.iter().flat_map(|(_, names)| *names).filter(|known| **known == name).count();
+            let times =
+                COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).filter(|known| **known == name).count();
             assert_eq!(times, 1, "{name}");
             let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
             assert!(examples.starts_with("Examples:\n  metier "), "{name}: {examples}");
@@ -279,8 +283,8 @@ mod tests {
             (vec!["metier", "runs", "-o", "xml"], vec!["'xml'", "table, json, yaml, csv"]),
         ] {
             let arguments: Vec<OsString> = typed.into_iter().map(Into::into).collect();
-            let error = Cli::parse(&arguments).unwrap_err();
-            let line = one_line(&error.render().to_string());
+            let error = CommandLine::parse(&arguments).unwrap_err();
+            let line = clap_error_line(&error.render().to_string());
             assert!(!line.contains('\n') && parts.iter().all(|part| line.contains(part)), "{line}");
         }
     }

@@ -1,10 +1,10 @@
 //! Settings: every key, where its value comes from, and whether it makes sense.
 //!
-//! Precedence: flag, then environment, then file, then default. All keys are in [`KEYS`]; a key that the file
+//! Precedence: flag, then environment, then file, then default. All keys are in [`SETTING_KEYS`]; a key that the file
 //! has and this list does not is refused by name and line, so a misspelt one is never silently ignored. Only
 //! values that are asked for are checked, except that `metier config` shows them all.
 
-mod file;
+mod config_file;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use metier_session::runfile::quantity;
-use metier_store::Location;
+use metier_store::StoreLocation;
 use metier_types::Bytes;
 
-use crate::exit::usage;
-use crate::output::{Format, When, words};
+use crate::exit::usage_error;
+use crate::output::{ColorWhen, DataFormat, enum_words};
 use crate::time;
 
 /// One thing that can be set.
-pub struct Key {
+pub struct SettingKey {
     /// Its name in the file.
     pub name: &'static str,
     /// Its flag, where it has one.
@@ -34,7 +34,7 @@ pub struct Key {
     pub secret: bool,
 }
 
-impl Key {
+impl SettingKey {
     /// Its environment variable, after its name.
     pub fn variable(&self) -> String {
         match self.name {
@@ -44,97 +44,120 @@ impl Key {
     }
 }
 
-const fn key(
+const fn setting_key(
     name: &'static str,
     flag: Option<&'static str>,
     default: Option<&'static str>,
     about: &'static str,
-) -> Key {
-    Key { name, flag, default, about, secret: false }
+) -> SettingKey {
+    SettingKey { name, flag, default, about, secret: false }
 }
 
 /// Everything that can be set.
-pub const KEYS: &[Key] = &[
-    key("store", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
-    key("output", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
-    key("color", Some("--color"), Some("auto"), "colours: auto, always or never"),
-    key("quiet", Some("--quiet"), Some("false"), "say only data and errors"),
-    key("run.interval", Some("--interval"), Some("100ms"), "time between samples"),
-    key("run.timeout", Some("--timeout"), None, "longest time a command may take"),
-    key("run.grace", Some("--grace"), Some("5s"), "time between INT, TERM and KILL"),
-    key("run.linger", Some("--linger"), Some("10s"), "how long processes left behind may go on"),
-    key(
+pub const SETTING_KEYS: &[SettingKey] = &[
+    setting_key("store", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
+    setting_key("output", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
+    setting_key("color", Some("--color"), Some("auto"), "colours: auto, always or never"),
+    setting_key("quiet", Some("--quiet"), Some("false"), "say only data and errors"),
+    setting_key("run.interval", Some("--interval"), Some("100ms"), "time between samples"),
+    setting_key("run.timeout", Some("--timeout"), None, "longest time a command may take"),
+    setting_key("run.grace", Some("--grace"), Some("5s"), "time between INT, TERM and KILL"),
+    setting_key("run.linger", Some("--linger"), Some("10s"), "how long processes left behind may go on"),
+    setting_key(
         "run.dataset_cache_limit",
         Some("--dataset-cache-limit"),
         None,
         "most that fetched datasets may take, such as 50Gi",
     ),
-    key("up.listen", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
-    key("up.open", Some("--open"), Some(""), "doors that need no token, by commas"),
-    key("up.hosts", Some("--host"), Some(""), "further names that a proxy passes on"),
-    key("up.jobs", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
-    key("up.job_files", Some("--job-file"), Some(""), "run files of those jobs, as NAME=FILE, by commas"),
-    key("up.doors", Some("--door"), None, "doors with an address of their own, by commas"),
-    key("up.online", Some("--online"), None, "folder of predictors learned from Prometheus"),
-    key("up.uploads", Some("--uploads"), None, "folder of power predictors that are uploaded"),
-    key("up.models", Some("--models"), None, "pipelines of power predictors, by commas"),
-    key("up.prometheus", Some("--prometheus"), None, "Prometheus that knows the nodes; else PROMETHEUS_IP"),
-    key("up.prometheus_ca", Some("--prometheus-ca"), None, "file of the authority that alone vouches for it"),
-    key(
+    setting_key("up.listen", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
+    setting_key("up.open", Some("--open"), Some(""), "doors that need no token, by commas"),
+    setting_key("up.hosts", Some("--host"), Some(""), "further names that a proxy passes on"),
+    setting_key("up.jobs", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
+    setting_key(
+        "up.job_files",
+        Some("--job-file"),
+        Some(""),
+        "run files of those jobs, as NAME=FILE, by commas",
+    ),
+    setting_key("up.doors", Some("--door"), None, "doors with an address of their own, by commas"),
+    setting_key("up.online", Some("--online"), None, "folder of predictors learned from Prometheus"),
+    setting_key("up.uploads", Some("--uploads"), None, "folder of power predictors that are uploaded"),
+    setting_key("up.models", Some("--models"), None, "pipelines of power predictors, by commas"),
+    setting_key(
+        "up.prometheus",
+        Some("--prometheus"),
+        None,
+        "Prometheus that knows the nodes; else PROMETHEUS_IP",
+    ),
+    setting_key(
+        "up.prometheus_ca",
+        Some("--prometheus-ca"),
+        None,
+        "file of the authority that alone vouches for it",
+    ),
+    setting_key(
         "up.prometheus_token_file",
         Some("--prometheus-token-file"),
         None,
         "file that holds the token it wants",
     ),
-    key(
+    setting_key(
         "up.prometheus_insecure",
         Some("--prometheus-insecure"),
         Some("false"),
         "believe whoever answers in its place",
     ),
-    key(
+    setting_key(
         "up.soprano_predictor",
         Some("--soprano-predictor"),
         None,
         "predictor file of XGBoost for /api/profiling",
     ),
-    key(
+    setting_key(
         "up.kubeconfig",
         Some("--kubeconfig"),
         None,
         "file of the cluster that graphs are placed in; else as kubectl finds it",
     ),
-    key(
+    setting_key(
         "up.upload_limit",
         Some("--upload-limit"),
         Some("256Mi"),
         "largest graph that may be sent to the server",
     ),
-    key(
+    setting_key(
         "up.power_interval",
         Some("--power-interval"),
         Some("5s"),
         "how often the power of this node is looked at",
     ),
-    key("up.token_file", Some("--token-file"), None, "file that holds the token"),
-    Key { secret: true, ..key("up.token", None, None, "the token itself; better kept in up.token_file") },
-    key("agent.listen", Some("--listen"), Some("127.0.0.1:7003"), "address of the node's exporter"),
-    key("agent.open", Some("--open"), Some(""), "its doors that need no token, by commas"),
-    key("agent.token_file", Some("--token-file"), None, "file that holds its token; else METIER_TOKEN"),
-    key(
+    setting_key("up.token_file", Some("--token-file"), None, "file that holds the token"),
+    SettingKey {
+        secret: true,
+        ..setting_key("up.token", None, None, "the token itself; better kept in up.token_file")
+    },
+    setting_key("agent.listen", Some("--listen"), Some("127.0.0.1:7003"), "address of the node's exporter"),
+    setting_key("agent.open", Some("--open"), Some(""), "its doors that need no token, by commas"),
+    setting_key(
+        "agent.token_file",
+        Some("--token-file"),
+        None,
+        "file that holds its token; else METIER_TOKEN",
+    ),
+    setting_key(
         "agent.socket",
         Some("--socket"),
-        Some(metier_server::agent::SOCKET),
+        Some(metier_server::agent::DEFAULT_APP_SOCKET),
         "where applications are listened to, by commas, or none",
     ),
-    key("agent.engine", Some("--engine"), None, "socket of the container engine, or none"),
-    key("agent.node", Some("--node"), None, "name of this node"),
-    key("agent.location", Some("--location"), None, "where this node stands"),
+    setting_key("agent.engine", Some("--engine"), None, "socket of the container engine, or none"),
+    setting_key("agent.node", Some("--node"), None, "name of this node"),
+    setting_key("agent.location", Some("--location"), None, "where this node stands"),
 ];
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     Flag(&'static str),
     Environment(String),
     /// A line of the file.
@@ -142,7 +165,7 @@ pub enum Origin {
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(flag) => write!(f, "flag {flag}"),
@@ -155,35 +178,37 @@ impl fmt::Display for Origin {
 
 /// A value and where it comes from.
 #[derive(Debug, Clone)]
-pub struct Setting {
+pub struct SettingValue {
     /// The value as text; `None` if it is not set and has no default.
     pub value: Option<String>,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// What was typed: the key and its value, if any.
-pub type Typed = Vec<(&'static str, Option<String>)>;
+pub type FlagSettings = Vec<(&'static str, Option<String>)>;
 
 pub struct Settings {
-    values: BTreeMap<&'static str, Setting>,
+    values: BTreeMap<&'static str, SettingValue>,
     path: Option<PathBuf>,
     has_file: bool,
 }
 
 impl Settings {
     /// Gathers settings from what was typed, the environment and the file.
-    pub fn load(config: Option<&Path>, typed: Typed) -> anyhow::Result<Self> {
-        let (path, named) =
-            match config.map(Path::to_path_buf).or_else(|| variable("METIER_CONFIG").map(Into::into)) {
-                Some(path) => (Some(path), true),
-                None => (
-                    folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("metier/config.toml")),
-                    false,
-                ),
-            };
+    pub fn load(config: Option<&Path>, typed: FlagSettings) -> anyhow::Result<Self> {
+        let (path, named) = match config
+            .map(Path::to_path_buf)
+            .or_else(|| environment_variable("METIER_CONFIG").map(Into::into))
+        {
+            Some(path) => (Some(path), true),
+            None => (
+                xdg_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("metier/config.toml")),
+                false,
+            ),
+        };
         let written = match &path {
-            Some(path) => file::read(path, named)?,
+            Some(path) => config_file::read_config_file(path, named)?,
             None => None,
         };
         let has_file = written.is_some();
@@ -191,19 +216,20 @@ impl Settings {
         let mut typed: BTreeMap<&str, String> =
             typed.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         let mut values = BTreeMap::new();
-        for key in KEYS {
-            let flag =
-                typed.remove(key.name).map(|value| (value, Origin::Flag(key.flag.unwrap_or(key.name))));
+        for key in SETTING_KEYS {
+            let flag = typed
+                .remove(key.name)
+                .map(|value| (value, SettingOrigin::Flag(key.flag.unwrap_or(key.name))));
             let environment =
-                || from_environment(key).map(|(value, name)| (value, Origin::Environment(name)));
+                || from_environment(key).map(|(value, name)| (value, SettingOrigin::Environment(name)));
             let from_file = || {
                 let (value, line) = written.remove(key.name)?;
                 let path = path.clone()?;
-                Some((beside(key, value, &path), Origin::File(path, line)))
+                Some((resolve_path(key, value, &path), SettingOrigin::File(path, line)))
             };
             let setting = match flag.or_else(environment).or_else(from_file) {
-                Some((value, origin)) => Setting { value: Some(value), origin },
-                None => Setting { value: default_of(key), origin: Origin::Default },
+                Some((value, origin)) => SettingValue { value: Some(value), origin },
+                None => SettingValue { value: default_value(key), origin: SettingOrigin::Default },
             };
             values.insert(key.name, setting);
         }
@@ -216,7 +242,7 @@ impl Settings {
     }
 
     /// A setting by name.
-    pub fn get(&self, name: &str) -> Option<&Setting> {
+    pub fn get(&self, name: &str) -> Option<&SettingValue> {
         self.values.get(name)
     }
 
@@ -225,35 +251,35 @@ impl Settings {
     }
 
     /// The error for a value that makes no sense: who set it, to what, and what would be right.
-    pub fn wrong(&self, name: &str, want: &str) -> anyhow::Error {
-        let Some(setting) = self.get(name) else { return usage(format!("there is no setting {name}")) };
+    pub fn wrong_value(&self, name: &str, want: &str) -> anyhow::Error {
+        let Some(setting) = self.get(name) else { return usage_error(format!("there is no setting {name}")) };
         let got = setting.value.as_deref().unwrap_or_default();
-        usage(format!("{} is {got:?}; want {want}", self.source_of(name)))
+        usage_error(format!("{} is {got:?}; want {want}", self.source_of(name)))
     }
 
     /// What set it, as errors call it.
     pub fn source_of(&self, name: &str) -> String {
         match self.get(name).map(|setting| &setting.origin) {
-            Some(Origin::Flag(flag)) => (*flag).to_string(),
-            Some(Origin::Environment(variable)) => variable.clone(),
-            Some(Origin::File(path, line)) => format!("{}:{line}: {name}", path.display()),
-            Some(Origin::Default) | None => name.to_string(),
+            Some(SettingOrigin::Flag(flag)) => (*flag).to_string(),
+            Some(SettingOrigin::Environment(variable)) => variable.clone(),
+            Some(SettingOrigin::File(path, line)) => format!("{}:{line}: {name}", path.display()),
+            Some(SettingOrigin::Default) | None => name.to_string(),
         }
     }
 
     /// The form of data.
-    pub fn format(&self) -> anyhow::Result<Format> {
-        self.word("output")
+    pub fn format(&self) -> anyhow::Result<DataFormat> {
+        self.enum_value("output")
     }
 
     /// When to use colours.
-    pub fn color(&self) -> anyhow::Result<When> {
-        self.word("color")
+    pub fn color(&self) -> anyhow::Result<ColorWhen> {
+        self.enum_value("color")
     }
 
-    fn word<T: ValueEnum>(&self, name: &str) -> anyhow::Result<T> {
+    fn enum_value<T: ValueEnum>(&self, name: &str) -> anyhow::Result<T> {
         T::from_str(self.text(name).unwrap_or_default(), false)
-            .map_err(|_| self.wrong(name, &format!("one of {}", words::<T>().join(", "))))
+            .map_err(|_| self.wrong_value(name, &format!("one of {}", enum_words::<T>().join(", "))))
     }
 
     /// A yes or no.
@@ -261,17 +287,18 @@ impl Settings {
         match self.text(name).unwrap_or_default() {
             "true" | "1" | "yes" => Ok(true),
             "false" | "0" | "no" | "" => Ok(false),
-            _ => Err(self.wrong(name, "true or false")),
+            _ => Err(self.wrong_value(name, "true or false")),
         }
     }
 
     pub fn duration(&self, name: &str) -> anyhow::Result<Option<Duration>> {
-        let read = |text| time::duration(text).ok_or_else(|| self.wrong(name, time::DURATION));
+        let read = |text| time::parse_duration(text).ok_or_else(|| self.wrong_value(name, time::DURATION));
         self.text(name).map(read).transpose()
     }
 
     pub fn size(&self, name: &str) -> anyhow::Result<Option<Bytes>> {
-        let read = |text| quantity::size(text).map(Bytes).ok_or_else(|| self.wrong(name, quantity::SIZE));
+        let read =
+            |text| quantity::size(text).map(Bytes).ok_or_else(|| self.wrong_value(name, quantity::SIZE));
         self.text(name).map(read).transpose()
     }
 
@@ -282,7 +309,7 @@ impl Settings {
             Some(port) => format!("127.0.0.1:{port}").parse(),
             None => text.parse(),
         };
-        address.map_err(|_| self.wrong(name, "ADDRESS:PORT such as 127.0.0.1:7001 or [::1]:7001"))
+        address.map_err(|_| self.wrong_value(name, "ADDRESS:PORT such as 127.0.0.1:7001 or [::1]:7001"))
     }
 
     /// Names separated by commas.
@@ -301,30 +328,30 @@ impl Settings {
     }
 
     /// Where runs are kept.
-    pub fn store(&self) -> anyhow::Result<Location> {
+    pub fn store(&self) -> anyhow::Result<StoreLocation> {
         let Some(text) = self.text("store") else {
-            return Err(usage(
+            return Err(usage_error(
                 "no place for a store: neither XDG_DATA_HOME nor HOME is an absolute path; name one with --store FILE",
             ));
         };
         text.parse().map_err(|error| match error {
-            metier_store::Error::BadLocation { want, .. } => self.wrong("store", &want),
+            metier_store::Error::BadLocation { want, .. } => self.wrong_value("store", &want),
             other => other.into(),
         })
     }
 
     /// A setting as it may be shown: never with a secret in it.
-    pub fn shown(&self, key: &Key) -> Option<String> {
+    pub fn display_value(&self, key: &SettingKey) -> Option<String> {
         let value = self.text(key.name)?;
         Some(match (key.secret, key.name) {
             (true, _) => "(hidden)".to_string(),
-            (_, "store") => match value.parse::<Location>() {
+            (_, "store") => match value.parse::<StoreLocation>() {
                 Ok(location) => location.to_string(),
                 Err(_) if value.contains("://") => "(hidden: not a valid URL)".to_string(),
                 Err(_) => value.to_string(),
             },
             // A password may stand in an address.
-            (_, "up.prometheus") => match value.parse::<metier_prom::query::Endpoint>() {
+            (_, "up.prometheus") => match value.parse::<metier_prom::query::PromEndpoint>() {
                 Ok(endpoint) => endpoint.to_string(),
                 Err(_) => "(hidden: not an address)".to_string(),
             },
@@ -350,52 +377,55 @@ impl Settings {
 }
 
 /// What the environment says of a key, and in which variable.
-fn from_environment(key: &Key) -> Option<(String, String)> {
-    let of = |name: &str| variable(name).map(|value| (value, name.to_string()));
+fn from_environment(key: &SettingKey) -> Option<(String, String)> {
+    let of = |name: &str| environment_variable(name).map(|value| (value, name.to_string()));
     // What the SOPRANO profiler's own images are told with.
     let seeds = || if key.name == "up.prometheus" { of("PROMETHEUS_IP") } else { None };
     of(&key.variable()).or_else(seeds)
 }
 
 /// An environment variable that is set and not empty.
-fn variable(name: &str) -> Option<String> {
+fn environment_variable(name: &str) -> Option<String> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
 }
 
 /// A base folder of the XDG specification; relative ones are to be ignored, it says.
-fn folder(name: &str, under_home: &str) -> Option<PathBuf> {
+fn xdg_folder(name: &str, under_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(name).or_else(|| absolute("HOME").map(|home| home.join(under_home)))
 }
 
 /// Where this program keeps its data.
 pub fn data_folder() -> Option<PathBuf> {
-    folder("XDG_DATA_HOME", ".local/share").map(|folder| folder.join("metier"))
+    xdg_folder("XDG_DATA_HOME", ".local/share").map(|folder| folder.join("metier"))
 }
 
 /// Where datasets that were fetched are kept, if nobody says otherwise.
 pub fn dataset_folder() -> Option<PathBuf> {
-    folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/datasets"))
+    xdg_folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/datasets"))
 }
 
 /// Where pipelines of power predictors that were fetched are kept, if nobody says otherwise.
 pub fn pipeline_folder() -> Option<PathBuf> {
-    folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/pipelines"))
+    xdg_folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/pipelines"))
 }
 
 /// The first of these folders that files can be written to; else one of this user's own below the folder for temporary files.
-pub fn writable_folder(wanted: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
+pub fn writable_folder(iterator: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
     let is_writable = |folder: &PathBuf| {
         let probe = folder.join(format!(".metier-{}", std::process::id()));
         let is_written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&probe, b"")).is_ok();
         let _ = std::fs::remove_file(&probe);
         is_written
     };
-    wanted.into_iter().find(is_writable).or_else(|| Some(own_temporary()?.join(name)).filter(is_writable))
+    iterator
+        .into_iter()
+        .find(is_writable)
+        .or_else(|| Some(private_temp_folder()?.join(name)).filter(is_writable))
 }
 
 /// A folder below that for temporary files which only this user can write to; one that somebody else prepared is not taken.
-fn own_temporary() -> Option<PathBuf> {
+fn private_temp_folder() -> Option<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
     let own = std::fs::metadata("/proc/self").ok()?.uid();
     let folder = std::env::temp_dir().join(format!("metier-{own}"));
@@ -415,7 +445,7 @@ pub fn runtime_folder() -> PathBuf {
     }
 }
 
-fn default_of(key: &Key) -> Option<String> {
+fn default_value(key: &SettingKey) -> Option<String> {
     match key.name {
         "store" => data_folder().map(|folder| folder.join("metier.db").display().to_string()),
         _ => key.default.map(str::to_string),
@@ -423,7 +453,7 @@ fn default_of(key: &Key) -> Option<String> {
 }
 
 /// Paths in a file are meant from where the file is, not from where one happens to stand; `~/` is home.
-fn beside(key: &Key, value: String, file: &Path) -> String {
+fn resolve_path(key: &SettingKey, value: String, file: &Path) -> String {
     let is_path = !value.contains("://")
         && matches!(
             key.name,

@@ -7,45 +7,45 @@ use serde::Serialize;
 
 use crate::config::Settings;
 use crate::exit::ClosedPipe;
-pub use crate::output::complain;
-use crate::output::{self, Destination, Format, Paint, Steps};
+pub use crate::output::print_error;
+use crate::output::{self, DataFormat, OutputFile, StepProgress, StreamPaint};
 
 /// Where to print and how.
 #[derive(Debug, Clone, Copy)]
-pub struct Console {
+pub struct OutputConsole {
     /// The form of data.
-    pub format: Format,
-    pub paint: Paint,
-    pub paint_err: Paint,
+    pub format: DataFormat,
+    pub paint: StreamPaint,
+    pub paint_err: StreamPaint,
     /// Whether only data and errors are said.
     pub quiet: bool,
 }
 
-impl Console {
+impl OutputConsole {
     /// As the settings say.
     pub fn new(settings: &Settings) -> anyhow::Result<Self> {
         let when = settings.color()?;
         Ok(Self {
             format: settings.format()?,
-            paint: Paint::new(when, io::stdout().is_terminal()),
-            paint_err: Paint::new(when, io::stderr().is_terminal()),
+            paint: StreamPaint::new(when, io::stdout().is_terminal()),
+            paint_err: StreamPaint::new(when, io::stderr().is_terminal()),
             quiet: settings.flag("quiet")?,
         })
     }
 
     /// Writes data to stdout.
-    pub fn data(&self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        to_stdout(write)
+    pub fn write_data(&self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        write_stdout(write)
     }
 
     /// Writes data to a file that a flag names, else to stdout.
-    pub fn data_to(
+    pub fn write_data_to(
         &self,
-        file: Option<Destination>,
+        file: Option<OutputFile>,
         write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         match file {
-            None => self.data(write),
+            None => self.write_data(write),
             Some(mut file) => {
                 write(&mut file)?;
                 file.commit()
@@ -54,24 +54,24 @@ impl Console {
     }
 
     /// Prints a record in the form that was asked for: JSON and YAML as it is, CSV as rows, else the text.
-    pub fn show(
+    pub fn print_record(
         &self,
         record: &(impl Serialize + ?Sized),
         header: impl IntoIterator<Item = impl AsRef<[u8]>>,
         rows: impl IntoIterator<Item = Vec<String>>,
-        text: impl FnOnce(Paint) -> String,
+        text: impl FnOnce(StreamPaint) -> String,
     ) -> anyhow::Result<()> {
         match self.format {
-            Format::Json => self.data(|out| output::json(out, record)),
-            Format::Yaml => self.data(|out| output::yaml(out, record)),
-            Format::Csv => self.data(|out| output::csv(out, header, rows)),
-            Format::Table => self.print(&text(self.paint)),
+            DataFormat::Json => self.write_data(|out| output::write_json(out, record)),
+            DataFormat::Yaml => self.write_data(|out| output::write_yaml(out, record)),
+            DataFormat::Csv => self.write_data(|out| output::write_csv(out, header, rows)),
+            DataFormat::Table => self.print(&text(self.paint)),
         }
     }
 
     /// Prints a text to stdout.
     pub fn print(&self, text: &str) -> anyhow::Result<()> {
-        self.data(|out| Ok(out.write_all(text.as_bytes())?))
+        self.write_data(|out| Ok(out.write_all(text.as_bytes())?))
     }
 
     /// Says something beside the data, unless it is to be quiet.
@@ -82,13 +82,13 @@ impl Console {
     }
 
     /// Says several lines beside the data at once, so that nothing comes between them.
-    pub fn say(&self, text: &str) {
+    pub fn print_stderr(&self, text: &str) {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
     /// Long work of so many steps.
-    pub fn steps(&self, of: u64, noun: &'static str, verb: &'static str) -> Steps {
-        Steps::new(of, noun, verb, self.quiet)
+    pub fn step_progress(&self, of: u64, noun: &'static str, verb: &'static str) -> StepProgress {
+        StepProgress::new(of, noun, verb, self.quiet)
     }
 
     /// Says what the user should know even if the rest went well.
@@ -99,39 +99,39 @@ impl Console {
 }
 
 /// Writes to stdout, through a buffer that is emptied at the end.
-pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let mut out = Stdout(BufWriter::with_capacity(64 << 10, io::stdout().lock()));
-    write(&mut out).and_then(|()| Ok(out.flush()?)).map_err(|error| match closed(&error) {
+pub fn write_stdout(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut out = StdoutWriter(BufWriter::with_capacity(64 << 10, io::stdout().lock()));
+    write(&mut out).and_then(|()| Ok(out.flush()?)).map_err(|error| match is_stdout_closed(&error) {
         true => ClosedPipe.into(),
         false => error,
     })
 }
 
 /// stdout whose closing is told apart from any other broken pipe, such as that of a store's connection.
-struct Stdout<W>(W);
+struct StdoutWriter<W>(W);
 
 #[derive(Debug, thiserror::Error)]
 #[error("stdout was closed")]
 struct StdoutClosed;
 
-fn mark(error: io::Error) -> io::Error {
+fn mark_closed(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, StdoutClosed),
         _ => io::Error::new(error.kind(), format!("cannot write to stdout: {error}")),
     }
 }
 
-impl<W: Write> Write for Stdout<W> {
+impl<W: Write> Write for StdoutWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(mark)
+        self.0.write(bytes).map_err(mark_closed)
     }
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(mark)
+        self.0.flush().map_err(mark_closed)
     }
 }
 
 /// Whether the reader of stdout went away, however deep in the chain that is said.
-fn closed(error: &anyhow::Error) -> bool {
+fn is_stdout_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<io::Error>().or_else(|| {
             match cause.downcast_ref::<csv::Error>().map(csv::Error::kind) {

@@ -1,90 +1,94 @@
 //! From what was typed to the exit code: loads settings, starts logging, runs the command, reports its error.
 
-use crate::cli::{Cli, Command};
-use crate::command::Room;
-use crate::config::{Settings, Typed};
-use crate::console::{Console, complain};
-use crate::exit::{ClosedPipe, Code, code_of, one_line, usage};
+use crate::cli::{CliCommand, CommandLine};
+use crate::command::CommandContext;
+use crate::config::{FlagSettings, Settings};
+use crate::console::{OutputConsole, print_error};
+use crate::exit::{CliExitCode, ClosedPipe, error_line, exit_code_of, usage_error};
 use crate::log;
-use crate::output::word;
+use crate::output::enum_word;
 
 /// Does what was typed, and says what went wrong.
-pub fn dispatch(cli: Cli) -> Code {
+pub fn dispatch(cli: CommandLine) -> CliExitCode {
     // A defect of ours must not look like an exit code of a command that was measured.
-    let defect = if matches!(cli.command, Command::Run(_)) { Code::OWN_FAILURE } else { Code::FAILED };
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| perform(cli))) {
+    let defect = if matches!(cli.command, CliCommand::Run(_)) {
+        CliExitCode::OWN_FAILURE
+    } else {
+        CliExitCode::FAILED
+    };
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_command(cli))) {
         Err(_) => defect,
         Ok(Ok(code)) => code,
         Ok(Err(error)) => {
             if !error.is::<ClosedPipe>() {
-                complain(&one_line(&error));
+                print_error(&error_line(&error));
             }
-            code_of(&error)
+            exit_code_of(&error)
         }
     }
 }
 
-fn perform(cli: Cli) -> anyhow::Result<Code> {
-    let Cli { globals, command } = cli;
+fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
+    let CommandLine { globals, command } = cli;
     // These need nothing but themselves, and must work where settings are broken.
     match &command {
-        Command::Completions(completions) => return completions.run(Cli::definition()),
-        Command::Man(man) => return man.run(Cli::definition()),
+        CliCommand::Completions(completions) => return completions.run(CommandLine::clap_definition()),
+        CliCommand::Man(man) => return man.run(CommandLine::clap_definition()),
         _ => {}
     }
-    let mut typed = globals.typed();
-    typed.extend(settings_of(&command));
+    let mut typed = globals.setting_values();
+    typed.extend(setting_values_of(&command));
     let settings = Settings::load(globals.config.as_deref(), typed)?;
-    let console = Console::new(&settings)?;
+    let console = OutputConsole::new(&settings)?;
     let form = globals.output.filter(|form| form.is_document());
-    if let Some(form) = form.filter(|_| !matches!(command, Command::Report(_) | Command::Flame(_))) {
-        let form = word(&form);
-        return Err(usage(format!(
+    if let Some(form) = form.filter(|_| !matches!(command, CliCommand::Report(_) | CliCommand::Flame(_))) {
+        let form = enum_word(&form);
+        return Err(usage_error(format!(
             "-o is {form:?}, which only `metier report` and `metier flame` write; want table, json, yaml or csv"
         )));
     }
-    let room = Room { console, settings, verbose: globals.verbose, form };
-    let is_server = matches!(command, Command::Up(_) | Command::Agent(_) | Command::Serve(_));
+    let room = CommandContext { console, settings, verbose: globals.verbose, form };
+    let is_server = matches!(command, CliCommand::Up(_) | CliCommand::Agent(_) | CliCommand::Serve(_));
     if !is_server && (room.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
-        log::start(&room.console, room.verbose, log::COMMAND)?;
+        log::start_logging(&room.console, room.verbose, log::COMMAND_LEVEL)?;
     }
     match command {
-        Command::Run(run) => run.run(&room),
-        Command::Board(board) => board.run(&room),
-        Command::Device(device) => device.run(&room),
-        Command::Doctor(doctor) => doctor.run(&room),
-        Command::Compare(compare) => compare.run(&room),
-        Command::Flame(flame) => flame.run(&room),
-        Command::Export(export) => export.run(&room),
-        Command::Import(import) => import.run(&room),
-        Command::Bench(bench) => bench.run(&room),
-        Command::Inspect(inspect) => inspect.run(&room),
-        Command::Place(place) => place.run(&room),
-        Command::Power(power) => power.run(&room),
-        Command::Predict(predict) => predict.run(&room),
-        Command::Predictors(predictors) => predictors.run(&room),
-        Command::Report(report) => report.run(&room),
-        Command::Runs(runs) => runs.run(&room),
-        Command::Serve(serve) => serve.run(&room),
-        Command::Session(session) => session.run(&room),
-        Command::Show(show) => show.run(&room),
-        Command::Split(split) => split.run(&room),
-        Command::Token(token) => token.run(&room),
-        Command::Train(train) => train.run(&room),
-        Command::Up(up) => up.run(&room),
-        Command::Agent(agent) => agent.run(&room),
-        Command::Config(config) => config.run(&room),
-        Command::Completions(_) | Command::Man(_) => Ok(Code::OK),
+        CliCommand::Run(run) => run.run(&room),
+        CliCommand::Board(board) => board.run(&room),
+        CliCommand::Device(device) => device.run(&room),
+        CliCommand::Doctor(doctor) => doctor.run(&room),
+        CliCommand::Compare(compare) => compare.run(&room),
+        CliCommand::Flame(flame) => flame.run(&room),
+        CliCommand::Export(export) => export.run(&room),
+        CliCommand::Import(import) => import.run(&room),
+        CliCommand::Bench(bench) => bench.run(&room),
+        CliCommand::Inspect(inspect) => inspect.run(&room),
+        CliCommand::Place(place) => place.run(&room),
+        CliCommand::Power(power) => power.run(&room),
+        CliCommand::Predict(predict) => predict.run(&room),
+        CliCommand::Predictors(predictors) => predictors.run(&room),
+        CliCommand::Report(report) => report.run(&room),
+        CliCommand::Runs(runs) => runs.run(&room),
+        CliCommand::Serve(serve) => serve.run(&room),
+        CliCommand::Session(session) => session.run(&room),
+        CliCommand::Show(show) => show.run(&room),
+        CliCommand::Split(split) => split.run(&room),
+        CliCommand::Token(token) => token.run(&room),
+        CliCommand::Train(train) => train.run(&room),
+        CliCommand::Up(up) => up.run(&room),
+        CliCommand::Agent(agent) => agent.run(&room),
+        CliCommand::Config(config) => config.run(&room),
+        CliCommand::Completions(_) | CliCommand::Man(_) => Ok(CliExitCode::OK),
     }
 }
 
 /// What of a command's own flags is a setting.
-fn settings_of(command: &Command) -> Typed {
+fn setting_values_of(command: &CliCommand) -> FlagSettings {
     match command {
-        Command::Run(run) => run.typed(),
-        Command::Session(session) => session.typed(),
-        Command::Up(up) => up.typed(),
-        Command::Agent(agent) => agent.typed(),
-        _ => Typed::new(),
+        CliCommand::Run(run) => run.setting_values(),
+        CliCommand::Session(session) => session.setting_values(),
+        CliCommand::Up(up) => up.setting_values(),
+        CliCommand::Agent(agent) => agent.setting_values(),
+        _ => FlagSettings::new(),
     }
 }

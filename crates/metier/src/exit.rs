@@ -1,7 +1,7 @@
 //! Exit codes, and how an error becomes one.
 
 /// The codes, for the manual.
-pub const TABLE: &[(&str, &str)] = &[
+pub const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "all went well"),
     ("1", "it failed"),
     ("2", "usage: a flag, argument, environment variable or settings file is wrong"),
@@ -17,9 +17,9 @@ pub const TABLE: &[(&str, &str)] = &[
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Code(u8);
+pub struct CliExitCode(u8);
 
-impl Code {
+impl CliExitCode {
     pub const OK: Self = Self(0);
     pub const FAILED: Self = Self(1);
     /// What was typed or configured makes no sense.
@@ -34,7 +34,7 @@ impl Code {
     pub const OWN_FAILURE: Self = Self(125);
 
     /// A code that another program chose; only the lowest byte reaches a parent.
-    pub const fn of(code: i32) -> Self {
+    pub const fn from_raw(code: i32) -> Self {
         Self((code & 0xff) as u8)
     }
 
@@ -46,11 +46,11 @@ impl Code {
 /// What was typed or configured makes no sense: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Usage(pub String);
+pub struct UsageError(pub String);
 
 /// A usage error as an `anyhow` one.
-pub fn usage(text: impl Into<String>) -> anyhow::Error {
-    Usage(text.into()).into()
+pub fn usage_error(text: impl Into<String>) -> anyhow::Error {
+    UsageError(text.into()).into()
 }
 
 /// Whoever read our stdout has enough: not an error, but the end.
@@ -62,7 +62,7 @@ pub struct ClosedPipe;
 ///
 /// Each error of the chain may end with its advice, after a semicolon; that of an outer one still belongs at the end
 /// of the line, after the causes. A cause that an outer error already tells is not repeated.
-pub fn one_line(error: &anyhow::Error) -> String {
+pub fn error_line(error: &anyhow::Error) -> String {
     let mut what = String::new();
     let mut advice = String::new();
     for cause in error.chain() {
@@ -81,15 +81,15 @@ pub fn one_line(error: &anyhow::Error) -> String {
 }
 
 /// The exit code of an error.
-pub fn code_of(error: &anyhow::Error) -> Code {
+pub fn exit_code_of(error: &anyhow::Error) -> CliExitCode {
     if error.is::<ClosedPipe>() {
-        Code::OK
-    } else if error.is::<Usage>() {
-        Code::USAGE
+        CliExitCode::OK
+    } else if error.is::<UsageError>() {
+        CliExitCode::USAGE
     } else if let Some(metier_store::Error::BadLocation { .. }) = error.downcast_ref() {
-        Code::USAGE
+        CliExitCode::USAGE
     } else {
-        Code::FAILED
+        CliExitCode::FAILED
     }
 }
 
@@ -102,19 +102,19 @@ mod tests {
     fn a_chain_of_causes_is_one_line_without_repetition() {
         let inner = std::io::Error::other("disk\non fire");
         let error = Err::<(), _>(inner).context("cannot write x").context("export").unwrap_err();
-        assert_eq!(one_line(&error), "export: cannot write x: disk on fire");
-        let said = anyhow::anyhow!("inner").context("outer: inner");
-        assert_eq!(one_line(&said), "outer: inner");
+        assert_eq!(error_line(&error), "export: cannot write x: disk on fire");
+        let error = anyhow::anyhow!("inner").context("outer: inner");
+        assert_eq!(error_line(&error), "outer: inner");
         let advised = anyhow::anyhow!("no such file").context("cannot read x; name another");
-        assert_eq!(one_line(&advised), "cannot read x: no such file; name another");
+        assert_eq!(error_line(&advised), "cannot read x: no such file; name another");
     }
 
     #[test]
     fn errors_have_the_codes_of_the_table() {
-        assert_eq!(code_of(&usage("x")), Code::USAGE);
-        assert_eq!(code_of(&usage("x").context("while")), Code::USAGE);
-        assert_eq!(code_of(&ClosedPipe.into()), Code::OK);
-        assert_eq!(code_of(&anyhow::anyhow!("x")), Code::FAILED);
-        assert_eq!(Code::of(256 + 3).get(), 3);
+        assert_eq!(exit_code_of(&usage_error("x")), CliExitCode::USAGE);
+        assert_eq!(exit_code_of(&usage_error("x").context("while")), CliExitCode::USAGE);
+        assert_eq!(exit_code_of(&ClosedPipe.into()), CliExitCode::OK);
+        assert_eq!(exit_code_of(&anyhow::anyhow!("x")), CliExitCode::FAILED);
+        assert_eq!(CliExitCode::from_raw(256 + 3).get(), 3);
     }
 }

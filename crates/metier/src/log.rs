@@ -4,16 +4,16 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::console::Console;
-use crate::exit::usage;
+use crate::console::OutputConsole;
+use crate::exit::usage_error;
 
 /// What a server says without being asked: each step of its own life.
-pub const SERVER: &str = "info";
+pub const SERVER_LEVEL: &str = "info";
 /// What a command says without being asked: nothing but its data and its errors.
-pub const COMMAND: &str = "off";
+pub const COMMAND_LEVEL: &str = "off";
 
 /// Starts logging, from what is said without being asked to everything with `-vv`.
-pub fn start(console: &Console, verbose: u8, otherwise: &str) -> anyhow::Result<()> {
+pub fn start_logging(console: &OutputConsole, verbose: u8, otherwise: &str) -> anyhow::Result<()> {
     let level = match (console.quiet, verbose) {
         (true, _) => "error",
         (_, 0) => otherwise,
@@ -22,7 +22,7 @@ pub fn start(console: &Console, verbose: u8, otherwise: &str) -> anyhow::Result<
     };
     let filter = match std::env::var("METIER_LOG").ok().filter(|text| !text.is_empty()) {
         Some(text) => EnvFilter::try_new(&text).map_err(|_| {
-            usage(format!("METIER_LOG is {text:?}; want a filter such as debug or metier_server=debug"))
+            usage_error(format!("METIER_LOG is {text:?}; want a filter such as debug or metier_server=debug"))
         })?,
         None => EnvFilter::new(level),
     };

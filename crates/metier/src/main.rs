@@ -19,7 +19,7 @@ mod time;
 
 use std::process::ExitCode;
 
-use crate::cli::Cli;
+use crate::cli::CommandLine;
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|info| {
@@ -27,12 +27,12 @@ fn main() -> ExitCode {
         let payload = info.payload();
         let text = payload.downcast_ref::<&str>().copied();
         let what = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown");
-        console::complain(&format!("this is a defect of metier{at}: {what}; please report it"));
+        console::print_error(&format!("this is a defect of metier{at}: {what}; please report it"));
     }));
     let arguments: Vec<std::ffi::OsString> = std::env::args_os().collect();
-    let code = match Cli::parse(&arguments) {
+    let code = match CommandLine::parse(&arguments) {
         Ok(cli) => dispatch::dispatch(cli),
-        Err(error) => cli::explain(&error),
+        Err(error) => cli::report_clap_error(&error),
     };
     ExitCode::from(code.get())
 }

@@ -5,26 +5,26 @@ use std::time::Duration;
 use jiff::civil;
 use jiff::tz::TimeZone;
 pub use metier_session::runfile::quantity::DURATION;
-use metier_session::runfile::quantity::{self, LONGEST};
-use metier_types::Timestamp;
+use metier_session::runfile::quantity::{self, MAX_DURATION};
+use metier_types::UtcTimestamp;
 
 /// What a moment should look like.
-pub const MOMENT: &str =
+pub const MOMENT_SYNTAX: &str =
     "how long ago (90m, 12h, 2d, 3w), a date (2026-01-31, 2026-01-31T14:00) or an RFC 3339 time";
 
 /// Reads a time as run files have it; weeks too.
-pub fn duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let weeks = || Some(7 * quantity::duration(&format!("{}d", text.trim().strip_suffix('w')?))?);
-    quantity::duration(text).or_else(weeks).filter(|time| *time <= LONGEST)
+    quantity::duration(text).or_else(weeks).filter(|time| *time <= MAX_DURATION)
 }
 
 /// Reads a moment: how long before `now`, a date or time in the local zone, or an RFC 3339 time.
-pub fn moment(text: &str, now: Timestamp) -> Option<Timestamp> {
+pub fn parse_moment(text: &str, now: UtcTimestamp) -> Option<UtcTimestamp> {
     let text = text.trim();
-    if let Some(ago) = duration(text.trim_end_matches(" ago")) {
+    if let Some(ago) = parse_duration(text.trim_end_matches(" ago")) {
         return now.checked_sub(ago).ok();
     }
-    if let Ok(time) = text.parse::<Timestamp>() {
+    if let Ok(time) = text.parse::<UtcTimestamp>() {
         return Some(time);
     }
     let local = match text.parse::<civil::DateTime>() {
@@ -35,10 +35,10 @@ pub fn moment(text: &str, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// A moment as one looks back at it: `12 s ago`, `3 h ago`, then the date.
-pub fn ago(then: Timestamp, now: Timestamp) -> String {
+pub fn time_ago(then: UtcTimestamp, now: UtcTimestamp) -> String {
     let seconds = now.as_second() - then.as_second();
     match seconds {
-        ..0 => local(then),
+        ..0 => local_time(then),
         0..2 => "now".to_string(),
         2..120 => format!("{seconds} s ago"),
         120..7200 => format!("{} min ago", seconds / 60),
@@ -49,7 +49,7 @@ pub fn ago(then: Timestamp, now: Timestamp) -> String {
 }
 
 /// A moment in the local zone, to the second.
-pub fn local(then: Timestamp) -> String {
+pub fn local_time(then: UtcTimestamp) -> String {
     then.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
@@ -59,38 +59,39 @@ mod tests {
 
     #[test]
     fn weeks_are_seven_days() {
-        assert_eq!(duration("2 w"), Some(14 * Duration::from_secs(86_400)));
-        assert_eq!(duration("1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2 w"), Some(14 * Duration::from_secs(86_400)));
+        assert_eq!(parse_duration("1.5s"), Some(Duration::from_millis(1500)));
         for bad in ["w", "-1w", "1wd", "53w", "1.w"] {
-            assert_eq!(duration(bad), None, "{bad}");
+            assert_eq!(parse_duration(bad), None, "{bad}");
         }
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_is_too_strange_and_whole_milliseconds_read_back(text in ".{0,20}", millis in 0u64..10_000_000) {
-            let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
-            let (_, _) = (duration(&text), moment(&text, now));
-            proptest::prop_assert_eq!(duration(&format!("{millis}ms")), Some(Duration::from_millis(millis)));
+            let now: UtcTimestamp = "2026-03-10T12:00:00Z".parse().unwrap();
+            let (_, _) = (parse_duration(&text), parse_moment(&text, now));
+            proptest::prop_assert_eq!(parse_duration(&format!("{millis}ms")), Some(Duration::from_millis(millis)));
         }
     }
 
     #[test]
     fn moments_are_ages_dates_or_timestamps() {
-        let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
-        assert_eq!(moment("2d", now), "2026-03-08T12:00:00Z".parse().ok());
-        assert_eq!(moment("90m ago", now), "2026-03-10T10:30:00Z".parse().ok());
-        assert_eq!(moment("2026-01-31T14:00:00Z", now), "2026-01-31T14:00:00Z".parse().ok());
-        assert!(moment("2026-01-31", now).is_some() && moment("2026-01-31T14:00", now).is_some());
+        let now: UtcTimestamp = "2026-03-10T12:00:00Z".parse().unwrap();
+        assert_eq!(parse_moment("2d", now), "2026-03-08T12:00:00Z".parse().ok());
+        assert_eq!(parse_moment("90m ago", now), "2026-03-10T10:30:00Z".parse().ok());
+        assert_eq!(parse_moment("2026-01-31T14:00:00Z", now), "2026-01-31T14:00:00Z".parse().ok());
+        assert!(parse_moment("2026-01-31", now).is_some() && parse_moment("2026-01-31T14:00", now).is_some());
         for bad in ["", "yesterdayish", "2026-13-01", "31.1.2026"] {
-            assert_eq!(moment(bad, now), None, "{bad}");
+            assert_eq!(parse_moment(bad, now), None, "{bad}");
         }
     }
 
     #[test]
     fn the_past_is_told_in_the_unit_that_fits() {
-        let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
-        let before = |seconds: i64| ago(Timestamp::from_second(now.as_second() - seconds).unwrap(), now);
+        let now: UtcTimestamp = "2026-03-10T12:00:00Z".parse().unwrap();
+        let before =
+            |seconds: i64| time_ago(UtcTimestamp::from_second(now.as_second() - seconds).unwrap(), now);
         assert_eq!(before(1), "now");
         assert_eq!(before(50), "50 s ago");
         assert_eq!(before(300), "5 min ago");

@@ -12,12 +12,12 @@ use metier_place::KubernetesNode;
 use metier_types::Bytes;
 
 use super::quantity;
-use crate::cluster::Cluster;
-use crate::{Error, node, state};
+use crate::cluster_client::ClusterClient;
+use crate::{Error, node_choice, pod_state};
 
 /// Pods of one answer, and answers that are asked for.
-const PAGE: u32 = 500;
-const PAGES: usize = 200;
+const PAGE_SIZE: u32 = 500;
+const MAX_PAGES: usize = 200;
 
 /// The nodes of a cluster, by name.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -29,17 +29,17 @@ pub struct KubernetesSurvey {
 
 /// Looks at all nodes. What the pods of a Deployment that is to be replaced have asked for counts
 /// as free.
-pub async fn survey(
-    cluster: &Cluster,
+pub async fn survey_nodes(
+    cluster: &ClusterClient,
     replaced: Option<&BTreeMap<String, String>>,
 ) -> Result<KubernetesSurvey, Error> {
-    let nodes = cluster.nodes().await?.ok_or(Error::Forbidden {
+    let nodes = cluster.list_nodes().await?.ok_or(Error::Forbidden {
         verb: "list",
         resource: "nodes",
         namespace: "(all)".into(),
     })?;
     let mut notes = Vec::new();
-    let pods = match pods(cluster).await {
+    let pods = match list_all_pods(cluster).await {
         Ok(pods) => pods,
         Err(error) => {
             notes.push(format!(
@@ -55,12 +55,12 @@ pub async fn survey(
             Some("Succeeded" | "Failed")
         );
         let is_replaced = pod.metadata.namespace.as_deref() == Some(cluster.namespace.as_str())
-            && replaced.is_some_and(|labels| has(pod, labels));
-        let (Some(spec), Some(node)) = (&pod.spec, state::node(pod)) else { continue };
+            && replaced.is_some_and(|labels| has_labels(pod, labels));
+        let (Some(spec), Some(node)) = (&pod.spec, pod_state::pod_node(pod)) else { continue };
         if !is_over && !is_replaced {
             let sum = asked.entry(node).or_default();
-            sum.0 += asked_for(spec, "cpu");
-            sum.1 += asked_for(spec, "memory");
+            sum.0 += requested_quantity(spec, "cpu");
+            sum.1 += requested_quantity(spec, "memory");
         }
     }
     let mut nodes: Vec<KubernetesNode> = nodes
@@ -68,18 +68,18 @@ pub async fn survey(
         .map(|node| {
             let name = node.metadata.name.clone().unwrap_or_default();
             let (cores, memory) = asked.get(name.as_str()).copied().unwrap_or_default();
-            facts(node, name, cores, memory)
+            node_facts(node, name, cores, memory)
         })
         .collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(KubernetesSurvey { nodes, notes })
 }
 
-fn facts(node: &Node, name: String, asked_cores: f64, asked_memory: f64) -> KubernetesNode {
+fn node_facts(node: &Node, name: String, asked_cores: f64, asked_memory: f64) -> KubernetesNode {
     let status = node.status.as_ref();
     let info = status.and_then(|status| status.node_info.as_ref());
     let allocatable = status.and_then(|status| status.allocatable.as_ref());
-    let of = |what: &str| allocatable.and_then(|all| quantity::value(&all.get(what)?.0));
+    let of = |what: &str| allocatable.and_then(|all| quantity::parse_quantity(&all.get(what)?.0));
     let (cores, memory) = (of("cpu"), of("memory"));
     KubernetesNode {
         architecture: info.map(|info| info.architecture.clone()).unwrap_or_default(),
@@ -90,13 +90,13 @@ fn facts(node: &Node, name: String, asked_cores: f64, asked_memory: f64) -> Kube
         memory: memory.map(|bytes| Bytes(bytes as u64)),
         free_cores: cores.map(|all| (all - asked_cores).max(0.0)),
         free_memory: memory.map(|all| Bytes((all - asked_memory).max(0.0) as u64)),
-        obstacle: node::unable(node).or_else(|| tainted(node)),
+        obstacle: node_choice::node_obstacle(node).or_else(|| taint_obstacle(node)),
         name,
     }
 }
 
 /// A taint that keeps out whoever does not tolerate it.
-fn tainted(node: &Node) -> Option<String> {
+fn taint_obstacle(node: &Node) -> Option<String> {
     let taints = node.spec.as_ref()?.taints.as_ref()?;
     let taint = taints.iter().find(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))?;
     let value = taint.value.as_deref().map(|value| format!("={value}")).unwrap_or_default();
@@ -105,26 +105,27 @@ fn tainted(node: &Node) -> Option<String> {
 
 /// As the scheduler counts: the larger of what all containers ask for together and what one of
 /// those before them does.
-fn asked_for(spec: &Spec, what: &str) -> f64 {
+fn requested_quantity(spec: &Spec, what: &str) -> f64 {
     let one = |container: &Container| {
         let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-        requests.and_then(|requests| quantity::value(&requests.get(what)?.0)).unwrap_or(0.0)
+        requests.and_then(|requests| quantity::parse_quantity(&requests.get(what)?.0)).unwrap_or(0.0)
     };
     let together: f64 = spec.containers.iter().map(one).sum();
     let before = spec.init_containers.iter().flatten().map(one).fold(0.0, f64::max);
-    let overhead = spec.overhead.as_ref().and_then(|all| quantity::value(&all.get(what)?.0)).unwrap_or(0.0);
+    let overhead =
+        spec.overhead.as_ref().and_then(|all| quantity::parse_quantity(&all.get(what)?.0)).unwrap_or(0.0);
     together.max(before) + overhead
 }
 
-fn has(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
+fn has_labels(pod: &Pod, labels: &BTreeMap<String, String>) -> bool {
     let own = pod.metadata.labels.as_ref();
     !labels.is_empty() && labels.iter().all(|(key, value)| own.and_then(|own| own.get(key)) == Some(value))
 }
 
-async fn pods(cluster: &Cluster) -> Result<Vec<Pod>, Error> {
-    let mut parameters = ListParams::default().limit(PAGE);
+async fn list_all_pods(cluster: &ClusterClient) -> Result<Vec<Pod>, Error> {
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
     let mut pods = Vec::new();
-    for _ in 0..PAGES {
+    for _ in 0..MAX_PAGES {
         let page = cluster.pods_everywhere().list(&parameters).await;
         let page = page.map_err(Error::api("listing the pods of all namespaces"))?;
         pods.extend(page.items);
@@ -156,12 +157,12 @@ mod tests {
 
     #[test]
     fn what_is_free_is_what_nobody_asked_for() {
-        let found = facts(&node(json!({})), "n".into(), 1.5, 1e9);
+        let found = node_facts(&node(json!({})), "n".into(), 1.5, 1e9);
         assert_eq!((found.cores, found.free_cores), (Some(4.0), Some(2.5)));
         assert_eq!(found.free_memory, Some(Bytes(8 * (1 << 30) - 1_000_000_000)));
         assert_eq!((found.obstacle.as_deref(), found.labels["kubernetes.io/hostname"].as_str()), (None, "h"));
         assert_eq!(
-            facts(&node(json!({})), "n".into(), 9.0, 0.0).free_cores,
+            node_facts(&node(json!({})), "n".into(), 9.0, 0.0).free_cores,
             Some(0.0),
             "never less than nothing"
         );
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_node_that_takes_nothing_says_why() {
-        let why = |spec| facts(&node(spec), "n".into(), 0.0, 0.0).obstacle;
+        let why = |spec| node_facts(&node(spec), "n".into(), 0.0, 0.0).obstacle;
         let taint = json!({"taints": [{"key": "gpu", "value": "only", "effect": "NoSchedule"}]});
         assert_eq!(why(taint).as_deref(), Some("it has the taint gpu=only:NoSchedule"));
         assert!(why(json!({"unschedulable": true})).unwrap().contains("cordoned"));
@@ -185,7 +186,7 @@ mod tests {
             "initContainers": [container("3"), container("1")],
         }))
         .unwrap();
-        assert_eq!(asked_for(&spec, "cpu"), 3.0);
-        assert_eq!(asked_for(&spec, "memory"), 0.0);
+        assert_eq!(requested_quantity(&spec, "cpu"), 3.0);
+        assert_eq!(requested_quantity(&spec, "memory"), 0.0);
     }
 }

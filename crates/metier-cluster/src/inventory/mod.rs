@@ -16,7 +16,7 @@ use kubernetes::KubernetesSurvey;
 use prometheus::PrometheusSnapshot;
 
 /// Joins the sources that were asked; the error of one says why it did not answer.
-pub fn join(
+pub fn join_sources(
     kubernetes: Option<Result<&KubernetesSurvey, String>>,
     prometheus: Option<Result<&PrometheusSnapshot, String>>,
 ) -> NodeInventory {
@@ -46,7 +46,7 @@ pub fn join(
         kubernetes: None,
         prometheus: Some(node.clone()),
     }));
-    nodes.sort_by(|one, other| one.name.cmp(&other.name));
+    nodes.sort_by(|facts, other| facts.name.cmp(&other.name));
     notes.extend(survey.iter().flat_map(|survey| survey.notes.clone()));
     notes.extend(snapshot.iter().flat_map(|snapshot| snapshot.warnings.clone()));
     NodeInventory { nodes, has_kubernetes: survey.is_some(), has_prometheus: snapshot.is_some(), notes }

@@ -1,7 +1,7 @@
 //! Quantities as Kubernetes writes them: `100m`, `2`, `1.5`, `8Gi`, `129e6`, `512M`.
 
 /// Its value; `None` where it is none.
-pub fn value(text: &str) -> Option<f64> {
+pub fn parse_quantity(text: &str) -> Option<f64> {
     let text = text.trim();
     let at = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at(at);
@@ -46,10 +46,10 @@ mod tests {
             ("2E", 2e18),
             ("0", 0.0),
         ] {
-            assert_eq!(value(text), Some(want), "{text}");
+            assert_eq!(parse_quantity(text), Some(want), "{text}");
         }
         for text in ["", "x", "-1", "1x", "1e999", "1.2.3", "Gi", "1e"] {
-            assert_eq!(value(text), None, "{text}");
+            assert_eq!(parse_quantity(text), None, "{text}");
         }
     }
 }

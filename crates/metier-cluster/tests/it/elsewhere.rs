@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{burn, burnt, cluster, elsewhere, kubectl, pod_of, run, run_and_stop, until, until_up};
-use metier_types::{Bytes, Cause, Method, Quality};
+use metier_types::{AccountingMethod, Bytes, ExitCause, ValueQuality};
 
 #[test]
 fn the_cpu_time_of_a_pod_elsewhere_is_that_of_the_program_itself() {
@@ -17,8 +17,8 @@ fn the_cpu_time_of_a_pod_elsewhere_is_that_of_the_program_itself() {
     let truth = burnt(&memory);
     let ours = run.summary.cpu_seconds.unwrap().get();
     assert!(ours > truth * 0.995 && ours < truth * 1.01 + 0.02, "ours {ours}, its own {truth}");
-    assert_eq!(run.quality.get("summary.cpu_seconds"), Some(&Quality::Exact), "{:?}", run.missing);
-    assert_eq!(run.context.method, Some(Method::Container));
+    assert_eq!(run.quality.get("summary.cpu_seconds"), Some(&ValueQuality::Exact), "{:?}", run.missing);
+    assert_eq!(run.context.method, Some(AccountingMethod::Container));
     assert!(!run.missing.contains_key("summary.cpu_seconds"), "{:?}", run.missing);
     assert!(run.missing["samples"].reason.contains("on the pod's node"), "{:?}", run.missing);
     let (user, system) = (run.summary.cpu_user_seconds.unwrap(), run.summary.cpu_system_seconds.unwrap());
@@ -33,21 +33,21 @@ fn codes_signals_and_children_of_a_pod_elsewhere_come_back_as_they_were() {
     let script = "dd if=/dev/zero of=/tmp/x bs=64k count=16 2>/dev/null; (sleep 0.2; echo late) & echo first; exit 137";
     let (finished, memory) = run(&elsewhere(&kubeconfig, script));
     let exit = finished.run.exit.as_ref().unwrap();
-    assert_eq!((exit.cause, exit.code, exit.signal), (Cause::Exited, Some(137), None), "{exit:?}");
-    assert_eq!(memory.text(metier_cluster::LOG), "first\nlate\n", "it is waited for");
+    assert_eq!((exit.cause, exit.code, exit.signal), (ExitCause::Exited, Some(137), None), "{exit:?}");
+    assert_eq!(memory.text(metier_cluster::LOG_ARTEFACT), "first\nlate\n", "it is waited for");
     assert!(exit.left_behind > 0, "{exit:?}");
     assert!(finished.run.memory.minor_faults.unwrap() > 0);
     assert!(finished.run.summary.written_bytes.is_some() && finished.run.summary.read_bytes.is_some());
 
     let (finished, _) = run(&elsewhere(&kubeconfig, "kill -SEGV $$"));
     let exit = finished.run.exit.unwrap();
-    assert_eq!((exit.cause, exit.code, exit.signal), (Cause::Signalled, None, Some(11)), "{exit:?}");
+    assert_eq!((exit.cause, exit.code, exit.signal), (ExitCause::Signalled, None, Some(11)), "{exit:?}");
 
     let mut spec = elsewhere(&kubeconfig, "");
     pod_of(&mut spec).entrypoint = Some(vec!["no-such-program".into()]);
     let (finished, _) = run(&spec);
     let exit = finished.run.exit.unwrap();
-    assert_eq!((exit.cause, exit.code), (Cause::Unstarted, None), "{exit:?}");
+    assert_eq!((exit.cause, exit.code), (ExitCause::Unstarted, None), "{exit:?}");
     assert!(exit.detail.unwrap().contains("`no-such-program` was not found"));
     assert!(finished.run.summary.cpu_seconds.is_none());
 }
@@ -60,7 +60,7 @@ fn the_memory_peak_of_a_pod_elsewhere_is_that_of_its_group() {
     let run = &finished.run;
     let peak = run.summary.peak_memory_bytes.unwrap().get();
     assert!((48 << 20..80 << 20).contains(&peak), "{peak}");
-    assert_eq!(run.quality.get("summary.peak_memory_bytes"), Some(&Quality::Exact), "{:?}", run.missing);
+    assert_eq!(run.quality.get("summary.peak_memory_bytes"), Some(&ValueQuality::Exact), "{:?}", run.missing);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_pod_elsewhere_that_runs_out_of_memory_says_so_with_its_limit() {
     let (finished, _) = run(&spec);
     let run = &finished.run;
     let exit = run.exit.as_ref().unwrap();
-    assert_eq!(exit.cause, Cause::Oom, "{exit:?}");
+    assert_eq!(exit.cause, ExitCause::Oom, "{exit:?}");
     assert!(exit.detail.as_ref().unwrap().contains("64"), "the limit is named");
     // Some kernels end the whole container, and its figures with it.
     match run.missing.get("summary.cpu_seconds") {
@@ -91,7 +91,7 @@ fn a_time_limit_ends_a_pod_elsewhere_and_what_it_used_is_known() {
     let (finished, _) = run(&spec);
     let run = &finished.run;
     let exit = run.exit.as_ref().unwrap();
-    assert_eq!((exit.cause, exit.signal), (Cause::Timeout, Some(9)), "{exit:?} {:?}", run.missing);
+    assert_eq!((exit.cause, exit.signal), (ExitCause::Timeout, Some(9)), "{exit:?} {:?}", run.missing);
     assert!(exit.ended_by.as_ref().unwrap().contains("SIGINT, then SIGTERM, then SIGKILL"), "{exit:?}");
     assert!(
         run.summary.cpu_seconds.is_some_and(|cpu| cpu.get() > 0.5),
@@ -135,8 +135,8 @@ fn without_an_entrypoint_the_record_of_a_pod_says_how_to_get_exact_figures() {
     pod_of(&mut spec).entrypoint = None;
     pod_of(&mut spec).arguments = ["sh", "-c", "echo done"].map(String::from).into();
     let (finished, memory) = run(&spec);
-    assert_eq!(memory.text(metier_cluster::LOG), "done\n");
-    assert_ne!(finished.run.quality.get("summary.cpu_seconds"), Some(&Quality::Exact));
+    assert_eq!(memory.text(metier_cluster::LOG_ARTEFACT), "done\n");
+    assert_ne!(finished.run.quality.get("summary.cpu_seconds"), Some(&ValueQuality::Exact));
     let advice = finished.run.missing.values().filter_map(|missing| missing.fix.as_deref());
     assert!(advice.into_iter().any(|fix| fix.contains("entrypoint")), "{:?}", finished.run.missing);
 }
@@ -152,7 +152,7 @@ fn a_wish_to_stop_ends_a_pod_elsewhere_and_no_other_comes_in_its_place() {
     let objects = || kubectl(&spec, &["get", "jobs,pods,configmaps", "-o", "name", "-l", &label]);
     until("the removal", || objects().trim().is_empty().then_some(()));
     let exit = finished.run.exit.unwrap();
-    assert_eq!(exit.cause, Cause::Interrupted);
+    assert_eq!(exit.cause, ExitCause::Interrupted);
     assert_ne!(exit.code, Some(0), "{exit:?}");
     assert!(finished.stop.is_some());
     // The cluster keeps what happened to an object for a while, also after its removal.

@@ -21,7 +21,7 @@ fn a_pod_is_listened_to_by_lines_log_and_its_own_page() {
     };
     spec.timeout = Some(std::time::Duration::from_secs(120));
     let mut memory = Memory::default();
-    let run = metier_cluster::run(&mut session(folder.path()), &spec, &mut memory).unwrap().run;
+    let run = metier_cluster::run_pod(&mut session(folder.path()), &spec, &mut memory).unwrap().run;
     assert_eq!(run.exit.as_ref().unwrap().code, Some(0), "{:?}", run.exit);
     let mut found: Vec<(&str, u64)> =
         run.stages.iter().map(|stage| (stage.name.as_str(), stage.count)).collect();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::common::{self, cluster, elsewhere, kubectl, pod_of, run, until_up};
-use metier_measure::Spec;
+use metier_measure::RunSpec;
+use metier_measure::spec::BindMount;
 use metier_measure::spec::ListenSources;
-use metier_measure::spec::Mount;
-use metier_types::{Bytes, Cause, DatasetUse, Extra, PageCache, Quality};
+use metier_types::{Bytes, DatasetUse, ExitCause, ExtraFields, PageCacheState, ValueQuality};
 
 #[test]
 fn files_that_a_pod_elsewhere_made_are_kept_with_the_run() {
@@ -20,13 +20,13 @@ fn files_that_a_pod_elsewhere_made_are_kept_with_the_run() {
     assert_eq!(memory.text("/srv/out/a.csv"), "one\n", "{:?} {:?}", memory.files.keys(), run.warnings);
     assert_eq!(memory.text("tmp/c.csv"), "three\n");
     assert!(!memory.files.contains_key("/srv/out/b.txt"));
-    let log = memory.text(metier_cluster::LOG);
-    let digest = metier_store::digest::of_bytes(&memory.files["/srv/out/deep/large.csv"]).to_string();
+    let log = memory.text(metier_cluster::LOG_ARTEFACT);
+    let digest = metier_store::digest::digest_bytes(&memory.files["/srv/out/deep/large.csv"]).to_string();
     assert!(log.contains(digest.strip_prefix("sha256:").unwrap()), "{log} {digest}");
     assert!(log.ends_with("\nend"), "the launcher's mark is not the run's: {log:?}");
     assert!(run.warnings.iter().any(|warning| warning.text.contains("/none/*")), "{:?}", run.warnings);
     assert_eq!(run.exit.as_ref().unwrap().code, Some(3), "{:?}", run.exit);
-    assert_eq!(run.quality.get("summary.cpu_seconds"), Some(&Quality::Exact), "{:?}", run.missing);
+    assert_eq!(run.quality.get("summary.cpu_seconds"), Some(&ValueQuality::Exact), "{:?}", run.missing);
 }
 
 #[test]
@@ -59,7 +59,7 @@ datagrams.sendto(b'{\"apart\": 3}', os.environ['METIER_DATAGRAMS'])";
     let mut spec = elsewhere(&kubeconfig, script);
     spec.environment.push(("SPEAK".into(), speak.into()));
     for folder in ["/usr", "/lib", "/lib64"] {
-        spec.mounts.push(Mount { source: folder.into(), target: folder.into(), read_only: true });
+        spec.mounts.push(BindMount { source: folder.into(), target: folder.into(), read_only: true });
     }
     spec.listen = ListenSources { socket: true, pywaggle: true, lines: true, ..ListenSources::default() };
     spec.timeout = Some(Duration::from_secs(60));
@@ -89,11 +89,11 @@ class Page(http.server.BaseHTTPRequestHandler):
 server = http.server.HTTPServer((os.environ['AT'], 8000), Page)
 while Page.served < 3: server.handle_request()";
 
-fn serving(kubeconfig: &std::path::Path, at: &str) -> Spec {
+fn serving(kubeconfig: &std::path::Path, at: &str) -> RunSpec {
     let mut spec = elsewhere(kubeconfig, "/usr/bin/python3 -c \"$SERVE\"");
     spec.environment.extend([("SERVE".into(), SERVE.into()), ("AT".into(), at.into())]);
     for folder in ["/usr", "/lib", "/lib64"] {
-        spec.mounts.push(Mount { source: folder.into(), target: folder.into(), read_only: true });
+        spec.mounts.push(BindMount { source: folder.into(), target: folder.into(), read_only: true });
     }
     spec.listen.scrape = vec!["http://localhost:8000/metrics".into()];
     spec
@@ -131,18 +131,18 @@ fn a_page_of_a_pod_elsewhere_that_only_the_pod_itself_reaches_says_what_would_he
     assert!(why.fix.as_ref().unwrap().contains("loopback"), "{why:?}");
 }
 
-fn with_dataset(spec: &mut Spec, path: &std::path::Path, target: &str) {
+fn with_dataset(spec: &mut RunSpec, path: &std::path::Path, target: &str) {
     spec.dataset_path = Some(path.into());
     spec.dataset = Some(DatasetUse {
         source: path.display().to_string(),
-        digest: metier_store::digest::of_input(path).unwrap(),
+        digest: metier_store::digest::digest_input(path).unwrap(),
         size_bytes: Bytes(0),
         was_cached: true,
         fetch_seconds: None,
-        page_cache: PageCache::Cold,
-        extra: Extra::new(),
+        page_cache: PageCacheState::Cold,
+        extra: ExtraFields::new(),
     });
-    spec.mounts.push(Mount { source: path.into(), target: target.into(), read_only: true });
+    spec.mounts.push(BindMount { source: path.into(), target: target.into(), read_only: true });
 }
 
 #[test]
@@ -158,15 +158,15 @@ fn a_dataset_reaches_a_pod_elsewhere_whole_and_read_only() {
     let mut spec = elsewhere(&kubeconfig, script);
     with_dataset(&mut spec, folder.path(), "/data");
     let (finished, memory) = run(&spec);
-    let log = memory.text(metier_cluster::LOG);
-    let digest = metier_store::digest::of_bytes(&bytes).to_string();
+    let log = memory.text(metier_cluster::LOG_ARTEFACT);
+    let digest = metier_store::digest::digest_bytes(&bytes).to_string();
     assert!(log.starts_with(digest.strip_prefix("sha256:").unwrap()), "{log} {:?}", finished.run.exit);
     assert!(log.contains("few3\n") && log.contains("read-only"), "{log}");
 
     let mut spec = elsewhere(&kubeconfig, "cat /one/file");
     with_dataset(&mut spec, &folder.path().join("small"), "/one/file");
     let (_, memory) = run(&spec);
-    assert_eq!(memory.text(metier_cluster::LOG), "few");
+    assert_eq!(memory.text(metier_cluster::LOG_ARTEFACT), "few");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_dataset_that_cannot_be_brought_is_why_the_run_never_started() {
     std::os::unix::fs::symlink("/no/such/file", folder.path().join("x")).unwrap();
     let (finished, _) = run(&spec);
     let exit = finished.run.exit.unwrap();
-    assert_eq!(exit.cause, Cause::Unstarted, "{exit:?}");
+    assert_eq!(exit.cause, ExitCause::Unstarted, "{exit:?}");
     assert!(exit.detail.as_ref().unwrap().contains("dataset could not be brought"), "{exit:?}");
 
     let mut spec = elsewhere(&kubeconfig, "true");
@@ -189,7 +189,7 @@ fn a_dataset_that_cannot_be_brought_is_why_the_run_never_started() {
     pod_of(&mut spec).entrypoint = None;
     let (finished, _) = run(&spec);
     let exit = finished.run.exit.unwrap();
-    assert_eq!(exit.cause, Cause::Unstarted, "{exit:?}");
+    assert_eq!(exit.cause, ExitCause::Unstarted, "{exit:?}");
     assert!(exit.detail.as_ref().unwrap().contains("entrypoint"), "{exit:?}");
 }
 

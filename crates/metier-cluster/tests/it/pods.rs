@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{
     self, Memory, burn, burnt, cluster, kubectl, pod_of, run, run_and_stop, shell, until, until_up,
 };
-use metier_types::{Bytes, Cause, Method, Quality, RunState};
+use metier_types::{AccountingMethod, Bytes, ExitCause, RunState, ValueQuality};
 use serde_json::json;
 
 #[test]
@@ -18,15 +18,15 @@ fn a_pod_is_measured_exactly_and_its_log_and_exit_come_back() {
     let (finished, memory) = run(&spec);
     let run = &finished.run;
     let exit = run.exit.as_ref().unwrap();
-    assert_eq!((exit.cause, exit.code, exit.signal), (Cause::Exited, Some(3), None));
+    assert_eq!((exit.cause, exit.code, exit.signal), (ExitCause::Exited, Some(3), None));
     assert_eq!(run.state, RunState::Finished);
-    let log = memory.text(metier_cluster::LOG);
+    let log = memory.text(metier_cluster::LOG_ARTEFACT);
     assert!(
         log.contains("out\n") && log.contains("err\n") && log.contains("a $(NAME) 'as it is'\n"),
         "{log:?}"
     );
-    assert_eq!(run.context.method, Some(Method::Container));
-    assert_eq!(run.quality.get("summary.cpu_seconds"), Some(&Quality::Exact), "{:?}", run.missing);
+    assert_eq!(run.context.method, Some(AccountingMethod::Container));
+    assert_eq!(run.quality.get("summary.cpu_seconds"), Some(&ValueQuality::Exact), "{:?}", run.missing);
     // What the launcher's children used, as the kernel told the launcher: the command and nothing else.
     let cpu = run.summary.cpu_seconds.unwrap().get();
     assert!(cpu > 0.05, "{cpu}");
@@ -60,19 +60,19 @@ fn a_pod_that_runs_out_of_memory_says_so_with_its_limit() {
     spec.limits.memory = Some(Bytes(64 << 20));
     let (finished, _) = run(&spec);
     let exit = finished.run.exit.unwrap();
-    assert_eq!(exit.cause, Cause::Oom, "{exit:?}");
+    assert_eq!(exit.cause, ExitCause::Oom, "{exit:?}");
     assert!(exit.detail.unwrap().contains("64"), "the limit is named");
 }
 
 #[test]
 fn what_cannot_start_says_why_in_the_record() {
     let Some(kubeconfig) = cluster() else { return };
-    let detail = |change: &dyn Fn(&mut metier_measure::Spec)| {
+    let detail = |change: &dyn Fn(&mut metier_measure::RunSpec)| {
         let mut spec = shell(&kubeconfig, "true");
         change(&mut spec);
         let (finished, _) = run(&spec);
         let exit = finished.run.exit.unwrap();
-        assert_eq!((exit.cause, exit.code), (Cause::Unstarted, None), "{exit:?}");
+        assert_eq!((exit.cause, exit.code), (ExitCause::Unstarted, None), "{exit:?}");
         exit.detail.unwrap()
     };
     let image = detail(&|spec| pod_of(spec).image = "no/such-image:here".into());
@@ -102,9 +102,9 @@ fn a_time_limit_ends_the_pod_by_the_ladder() {
     spec.grace = Duration::from_millis(300);
     let (finished, memory) = run(&spec);
     let exit = finished.run.exit.unwrap();
-    assert_eq!((exit.cause, exit.signal), (Cause::Timeout, Some(9)), "{exit:?}");
+    assert_eq!((exit.cause, exit.signal), (ExitCause::Timeout, Some(9)), "{exit:?}");
     assert!(exit.ended_by.unwrap().contains("SIGINT, then SIGTERM, then SIGKILL"));
-    assert_eq!(memory.text(metier_cluster::LOG), "up\n");
+    assert_eq!(memory.text(metier_cluster::LOG_ARTEFACT), "up\n");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_pod_that_somebody_deletes_is_told_so_and_nothing_is_left() {
     let (finished, _) = run(&spec);
     deleting.join().unwrap();
     let exit = finished.run.exit.unwrap();
-    assert!(matches!(exit.cause, Cause::Lost | Cause::Signalled), "{exit:?}");
+    assert!(matches!(exit.cause, ExitCause::Lost | ExitCause::Signalled), "{exit:?}");
     assert!(
         exit.detail.as_deref().is_some_and(|detail| detail.contains("deleted")),
         "{exit:?} {:?}",
@@ -151,8 +151,8 @@ fn an_image_with_an_entrypoint_of_its_own_is_measured_from_outside() {
     let (finished, memory) = run(&spec);
     let run = &finished.run;
     assert_eq!(run.exit.as_ref().unwrap().code, Some(0), "{:?}", run.exit);
-    assert_eq!(memory.text(metier_cluster::LOG), "done\n");
-    assert_ne!(run.quality.get("summary.cpu_seconds"), Some(&Quality::Exact));
+    assert_eq!(memory.text(metier_cluster::LOG_ARTEFACT), "done\n");
+    assert_ne!(run.quality.get("summary.cpu_seconds"), Some(&ValueQuality::Exact));
     assert!(
         run.summary.cpu_seconds.is_some_and(|cpu| cpu.get() > 0.05),
         "{:?} {:?}",
@@ -168,7 +168,7 @@ fn a_wish_to_stop_ends_the_pod_and_the_record_says_so() {
     let folder = tempfile::Builder::new().prefix("metier-cluster-").tempdir().unwrap();
     let finished = run_and_stop(&spec, folder.path());
     common::nothing_is_left(&spec, folder.path());
-    assert_eq!(finished.run.exit.unwrap().cause, Cause::Interrupted);
+    assert_eq!(finished.run.exit.unwrap().cause, ExitCause::Interrupted);
     assert!(finished.stop.is_some());
 }
 
@@ -190,10 +190,10 @@ fn a_pod_that_no_node_takes_says_so_when_somebody_stops_it() {
         });
         stopper.stop(15);
     });
-    let finished = metier_cluster::run(&mut session, &spec, &mut Memory::default()).unwrap();
+    let finished = metier_cluster::run_pod(&mut session, &spec, &mut Memory::default()).unwrap();
     stopping.join().unwrap();
     let exit = finished.run.exit.unwrap();
-    assert_eq!(exit.cause, Cause::Unstarted);
+    assert_eq!(exit.cause, ExitCause::Unstarted);
     let detail = exit.detail.unwrap();
     assert!(
         detail.contains("stopped before it had started") && detail.contains("Insufficient cpu"),
@@ -208,7 +208,7 @@ fn a_pod_is_who_and_where_a_container_would_be() {
         &kubeconfig,
         "id -u; id -g; df -k /dev/shm | tail -1; ls -l /dev/null; grep CapEff /proc/self/status",
     );
-    pod_of(&mut spec).confines = metier_measure::spec::Confines {
+    pod_of(&mut spec).confines = metier_measure::spec::PodPrivileges {
         host_network: true,
         user: Some((1000, Some(44))),
         devices: vec!["/dev/null".into()],
@@ -221,18 +221,18 @@ fn a_pod_is_who_and_where_a_container_would_be() {
     let exit = finished.run.exit.as_ref().unwrap();
     assert_eq!(
         (exit.cause, exit.code),
-        (Cause::Exited, Some(0)),
+        (ExitCause::Exited, Some(0)),
         "{exit:?} {}",
-        memory.text(metier_cluster::LOG)
+        memory.text(metier_cluster::LOG_ARTEFACT)
     );
-    let log = memory.text(metier_cluster::LOG);
+    let log = memory.text(metier_cluster::LOG_ARTEFACT);
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines[..2], ["1000", "44"], "{log}");
     // Old kubelets do not size it, but end a pod that goes beyond; the runtime's own would have 64 MiB.
     assert!(lines[2].starts_with("tmpfs") && !lines[2].contains(" 65536 "), "{log}");
     assert_eq!(
         finished.run.quality.get("summary.cpu_seconds"),
-        Some(&Quality::Exact),
+        Some(&ValueQuality::Exact),
         "{:?}",
         finished.run.missing
     );
@@ -262,7 +262,7 @@ fn what_a_killed_measuring_program_left_ends_by_itself_and_is_swept_by_the_next(
     assert_ne!(jobs().trim(), "", "the Job is still there for the next to sweep");
     let spec = shell(&kubeconfig, "true");
     let mut session = common::session(folder.path());
-    metier_cluster::run(&mut session, &spec, &mut Memory::default()).unwrap();
+    metier_cluster::run_pod(&mut session, &spec, &mut Memory::default()).unwrap();
     until("the sweep", || (jobs().trim().is_empty() && pods().is_empty()).then_some(()));
     common::nothing_is_left(&spec, folder.path());
 }
@@ -305,7 +305,7 @@ fn a_node_that_goes_away_in_mid_run_is_named_and_nothing_is_left() {
     let (finished, _) = run(&spec);
     acting.join().unwrap();
     let exit = finished.run.exit.clone().unwrap();
-    assert_eq!((exit.cause, exit.code), (Cause::Lost, None), "{exit:?}");
+    assert_eq!((exit.cause, exit.code), (ExitCause::Lost, None), "{exit:?}");
     assert!(exit.detail.as_deref().is_some_and(|detail| detail.contains(&node)), "{exit:?}");
     assert!(
         finished.run.summary.cpu_seconds.is_none()
@@ -314,11 +314,11 @@ fn a_node_that_goes_away_in_mid_run_is_named_and_nothing_is_left() {
 }
 
 fn now() -> String {
-    metier_types::Timestamp::now().to_string()
+    metier_types::UtcTimestamp::now().to_string()
 }
 
 /// Sends an object to a path of the API.
-fn raw(spec: &metier_measure::Spec, verb: &str, path: &str, object: &serde_json::Value) {
+fn raw(spec: &metier_measure::RunSpec, verb: &str, path: &str, object: &serde_json::Value) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), object.to_string()).unwrap();
     kubectl(spec, &[verb, "--raw", path, "-f", file.path().to_str().unwrap()]);

@@ -3,43 +3,43 @@
 use metier_types::{Bytes, Celsius, Hertz, Ratio, Watts};
 use serde::Serialize;
 
-use metier_linux::throttling::Throttling;
+use metier_linux::firmware_throttling::FirmwareThrottling;
 
 /// State of a board at one moment.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Snapshot {
+pub struct BoardSnapshot {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ram: Option<Memory>,
+    pub ram: Option<BoardMemory>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap: Option<Memory>,
+    pub swap: Option<BoardMemory>,
     /// On-chip memory (TX1, Nano).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub iram: Option<Memory>,
+    pub iram: Option<BoardMemory>,
     /// Cores in order, including those that are off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cores: Vec<Core>,
+    pub cores: Vec<BoardCore>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub emc: Option<Engine>,
+    pub emc: Option<BoardEngine>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub gpus: Vec<Engine>,
+    pub gpus: Vec<BoardEngine>,
     /// Video, image, audio and inference engines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub engines: Vec<Engine>,
+    pub engines: Vec<BoardEngine>,
     /// Share of time of the code-morphing translator (TX2, Xavier).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mts: Option<Morphing>,
+    pub mts: Option<CodeMorphing>,
     /// Temperatures in the order printed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub temperatures: Vec<Temperature>,
+    pub temperatures: Vec<BoardTemperature>,
     /// Power rails in the order printed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rails: Vec<Rail>,
+    pub rails: Vec<PowerRail>,
     /// Why the firmware throttles the board (Raspberry Pi).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub throttling: Option<Throttling>,
+    pub throttling: Option<FirmwareThrottling>,
 }
 
-impl Snapshot {
+impl BoardSnapshot {
     /// Whether no value is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -48,12 +48,12 @@ impl Snapshot {
     /// The temperature with that name, ignoring case; `None` also if its sensor is off or a
     /// placeholder.
     pub fn temperature(&self, name: &str) -> Option<Celsius> {
-        let same = |sensor: &&Temperature| sensor.name.eq_ignore_ascii_case(name);
+        let same = |sensor: &&BoardTemperature| sensor.name.eq_ignore_ascii_case(name);
         let sensor = self.temperatures.iter().find(same)?;
         sensor.celsius.filter(|_| !sensor.placeholder)
     }
 
-    pub fn rail(&self, name: &str) -> Option<&Rail> {
+    pub fn rail(&self, name: &str) -> Option<&PowerRail> {
         self.rails.iter().find(|rail| rail.name == name)
     }
 
@@ -79,11 +79,11 @@ impl Snapshot {
 
 /// Use of one kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Memory {
+pub struct BoardMemory {
     pub used_bytes: Bytes,
     pub total_bytes: Bytes,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub largest_free: Option<Blocks>,
+    pub largest_free: Option<FreeBlocks>,
     /// Swap only: bytes that are in memory as well (`SwapCached`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_bytes: Option<Bytes>,
@@ -91,7 +91,7 @@ pub struct Memory {
 
 /// Free blocks of the largest available size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Blocks {
+pub struct FreeBlocks {
     /// Number of blocks; `None` if only their size is printed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
@@ -99,7 +99,7 @@ pub struct Blocks {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Core {
+pub struct BoardCore {
     /// Whether it is switched off; then its load is unknown, not 0.
     pub off: bool,
     /// Share of time in which it was busy.
@@ -111,7 +111,7 @@ pub struct Core {
 
 /// A unit with its own clock and load: a GPU, the memory controller, an encoder.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Engine {
+pub struct BoardEngine {
     /// Name as printed, for example `GR3D_FREQ`, `NVENC`.
     pub name: String,
     /// Whether it is switched off.
@@ -124,22 +124,22 @@ pub struct Engine {
     pub frequencies_hertz: Vec<Hertz>,
 }
 
-impl Engine {
+impl BoardEngine {
     /// The name without the suffix that some releases add; `VIC_FREQ` and `VIC` are the same
     /// engine.
-    pub fn engine(&self) -> &str {
+    pub fn base_name(&self) -> &str {
         self.name.strip_suffix("_FREQ").unwrap_or(&self.name)
     }
 
     /// Its highest clock.
-    pub fn frequency(&self) -> Option<Hertz> {
+    pub fn highest_frequency(&self) -> Option<Hertz> {
         self.frequencies_hertz.iter().copied().reduce(|a, b| if b > a { b } else { a })
     }
 }
 
 /// Time share of the code-morphing translator.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Morphing {
+pub struct CodeMorphing {
     #[serde(rename = "foreground_ratio")]
     pub foreground: Ratio,
     #[serde(rename = "background_ratio", skip_serializing_if = "Option::is_none")]
@@ -147,7 +147,7 @@ pub struct Morphing {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Temperature {
+pub struct BoardTemperature {
     /// Name as printed; its case differs between releases.
     pub name: String,
     /// Present value; `None` if the sensor is off.
@@ -162,7 +162,7 @@ pub struct Temperature {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Rail {
+pub struct PowerRail {
     /// Its name, for example `VDD_IN`.
     pub name: String,
     #[serde(rename = "watts")]
@@ -175,18 +175,18 @@ pub struct Rail {
     pub peak: Option<Watts>,
 }
 
-impl Rail {
+impl PowerRail {
     /// Present power in whole milliwatts, as printed.
     pub fn milliwatts(&self) -> i64 {
-        milli(self.now)
+        to_milliwatts(self.now)
     }
 
     /// Mean power in whole milliwatts, as printed.
     pub fn mean_milliwatts(&self) -> Option<i64> {
-        self.mean.map(milli)
+        self.mean.map(to_milliwatts)
     }
 }
 
-fn milli(watts: Watts) -> i64 {
+fn to_milliwatts(watts: Watts) -> i64 {
     (watts.get() * 1e3).round() as i64
 }

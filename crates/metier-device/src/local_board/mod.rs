@@ -5,20 +5,22 @@
 //! are skipped.
 
 mod cores;
-mod gpu;
+mod integrated_gpu;
 mod memory;
 mod thermal;
 
-use metier_linux::file::{self, Held};
-use metier_linux::{Roots, throttling};
+use metier_linux::kernel_file::{self, KernelFile};
+use metier_linux::{KernelRoots, firmware_throttling};
 use metier_types::{Hertz, Watts};
 
-use self::cores::Cores;
-pub use self::gpu::IntegratedGpu;
+use self::cores::CoreReader;
+pub use self::integrated_gpu::IntegratedGpu;
 use self::memory::MemoryFiles;
-use self::thermal::Zones;
-use crate::boards::{Engine, Kind, Rail, Snapshot, kind, of_tree};
-use crate::sensors::Meters;
+use self::thermal::ThermalZones;
+use crate::boards::{
+    BoardEngine, BoardKind, BoardSnapshot, PowerRail, detect_board_kind, device_tree_property,
+};
+use crate::sensors::EnergyMeters;
 
 /// Files with the memory controller's clock in hertz, by kernel; all need root.
 const EMC_CLOCKS: [&str; 3] = [
@@ -28,68 +30,68 @@ const EMC_CLOCKS: [&str; 3] = [
 ];
 
 /// The local board with its files held open.
-pub struct Board {
-    pub kind: Kind,
+pub struct LocalBoard {
+    pub kind: BoardKind,
     /// Model name from the firmware.
     pub model: Option<String>,
-    cores: Cores,
+    cores: CoreReader,
     memory: MemoryFiles,
-    zones: Zones,
+    zones: ThermalZones,
     gpus: Vec<IntegratedGpu>,
-    emc: Option<Held>,
-    meters: Meters,
-    throttled: Option<Held>,
+    emc: Option<KernelFile>,
+    meters: EnergyMeters,
+    throttled: Option<KernelFile>,
 }
 
-impl Board {
+impl LocalBoard {
     /// Opens the files that exist.
-    pub fn open(roots: &Roots) -> Self {
+    pub fn open(roots: &KernelRoots) -> Self {
         Self {
-            kind: kind(roots),
-            model: of_tree(roots, "model")
-                .or_else(|| file::text(roots.sys.join("class/dmi/id/product_name"))),
-            cores: Cores::open(roots),
+            kind: detect_board_kind(roots),
+            model: device_tree_property(roots, "model")
+                .or_else(|| kernel_file::read_text(roots.sys.join("class/dmi/id/product_name"))),
+            cores: CoreReader::open(roots),
             memory: MemoryFiles::open(roots),
-            zones: Zones::open(roots),
+            zones: ThermalZones::open(roots),
             gpus: IntegratedGpu::find(roots),
-            emc: EMC_CLOCKS.iter().find_map(|path| Held::open(roots.sys.join(path))),
-            meters: Meters::open(roots),
-            throttled: throttling::open(roots),
+            emc: EMC_CLOCKS.iter().find_map(|path| KernelFile::open(roots.sys.join(path))),
+            meters: EnergyMeters::open(roots),
+            throttled: firmware_throttling::open_flags(roots),
         }
     }
 
     /// Reads the board. Core loads and counter-based power cover the time since the last call; the
     /// first call has none.
-    pub fn snapshot(&mut self) -> Snapshot {
-        self.meters.tick();
-        let clock = self.emc.as_mut().and_then(Held::number);
-        let rails = self.meters.powers().into_iter().map(|(name, watts)| Rail {
+    pub fn read_snapshot(&mut self) -> BoardSnapshot {
+        self.meters.sample();
+        let clock = self.emc.as_mut().and_then(KernelFile::read_number);
+        let rails = self.meters.watts_by_meter().into_iter().map(|(name, watts)| PowerRail {
             name,
             now: Watts(watts),
             mean: None,
             peak: None,
         });
-        Snapshot {
-            ram: self.memory.ram(),
-            swap: self.memory.swap(),
+        BoardSnapshot {
+            ram: self.memory.read_ram(),
+            swap: self.memory.read_swap(),
             cores: self.cores.read(),
-            emc: clock.map(|hertz| Engine {
+            emc: clock.map(|hertz| BoardEngine {
                 name: "EMC".into(),
                 frequencies_hertz: vec![Hertz(hertz as f64)],
-                ..Engine::default()
+                ..BoardEngine::default()
             }),
             gpus: self.gpus.iter_mut().map(IntegratedGpu::read).collect(),
             temperatures: self.zones.read(),
             rails: rails.collect(),
-            throttling: self.throttled.as_mut().and_then(throttling::read),
-            ..Snapshot::default()
+            throttling: self.throttled.as_mut().and_then(firmware_throttling::read_flags),
+            ..BoardSnapshot::default()
         }
     }
 
     /// Power of the whole device at the last snapshot: the sum over meters that are not part of
     /// another.
-    pub fn power(&self) -> Option<Watts> {
-        self.meters.power().map(Watts)
+    pub fn device_watts(&self) -> Option<Watts> {
+        self.meters.device_watts().map(Watts)
     }
 }
 

@@ -6,11 +6,11 @@ use std::path::Path;
 use metier_types::{Bytes, Celsius, Hertz, Ratio};
 
 use super::*;
-use crate::boards::{Blocks, Core, Temperature};
+use crate::boards::{BoardCore, BoardTemperature, FreeBlocks};
 
-fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Roots) {
+fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, KernelRoots) {
     let folder = tempfile::tempdir().unwrap();
-    let roots = Roots {
+    let roots = KernelRoots {
         proc: folder.path().join("proc"),
         sys: folder.path().join("sys"),
         etc: folder.path().join("etc"),
@@ -28,7 +28,7 @@ fn write(root: &Path, path: &str, text: &str) {
 }
 
 /// An Orin NX with JetPack 6: hwmon, devfreq, two of four cores on.
-fn orin() -> (tempfile::TempDir, Roots) {
+fn orin() -> (tempfile::TempDir, KernelRoots) {
     let (folder, roots) = tree(&[
         ("proc/device-tree/compatible", "nvidia,p3768-0000+p3767-0000\0nvidia,tegra234\0"),
         ("proc/device-tree/model", "NVIDIA Jetson Orin NX Engineering Reference Developer Kit\0"),
@@ -71,38 +71,39 @@ fn orin() -> (tempfile::TempDir, Roots) {
 #[test]
 fn an_orin_shows_what_its_tegrastats_would_print() {
     let (folder, roots) = orin();
-    let mut board = Board::open(&roots);
-    assert_eq!(board.kind, Kind::Jetson);
+    let mut board = LocalBoard::open(&roots);
+    assert_eq!(board.kind, BoardKind::Jetson);
     assert_eq!(board.model.as_deref(), Some("NVIDIA Jetson Orin NX Engineering Reference Developer Kit"));
-    let first = board.snapshot();
+    let first = board.read_snapshot();
     assert!(first.cores.iter().all(|core| core.load_ratio.is_none()), "nothing to compare with yet");
     write(
         folder.path(),
         "proc/stat",
         "cpu  60 0 0 130 0 0 0 0 0 0\ncpu0 30 0 10 160 0 0 0 0 0 0\ncpu1 0 0 0 200 0 0 0 0 0 0\n",
     );
-    let now = board.snapshot();
-    let on = |load: f64, mhz: f64| Core {
+    let now = board.read_snapshot();
+    let on = |load: f64, mhz: f64| BoardCore {
         off: false,
         load_ratio: Some(Ratio(load)),
         frequency_hertz: Some(Hertz(mhz * 1e6)),
     };
-    assert_eq!(now.cores, [on(0.3, 729.6), on(0.0, 1190.4), Core { off: true, ..Core::default() }]);
+    assert_eq!(now.cores, [on(0.3, 729.6), on(0.0, 1190.4), BoardCore { off: true, ..BoardCore::default() }]);
     let ram = now.ram.unwrap();
     assert_eq!((ram.used_bytes, ram.total_bytes), (Bytes(500 * 1024), Bytes(1000 * 1024)));
-    let Blocks { count, size_bytes } = ram.largest_free.unwrap();
+    let FreeBlocks { count, size_bytes } = ram.largest_free.unwrap();
     assert_eq!((count, size_bytes.get() % 8192), (Some(7), 0), "pairs of pages are the largest");
     assert_eq!(now.swap.unwrap().used_bytes, Bytes(10 * 1024));
     assert_eq!(now.gpus[0].load_ratio, Some(Ratio(0.345)));
-    assert_eq!(now.gpus[0].frequency(), Some(Hertz(612e6)));
+    assert_eq!(now.gpus[0].highest_frequency(), Some(Hertz(612e6)));
     assert_eq!(now.gpus.len(), 1, "the image compositor is no GPU");
-    assert_eq!(now.emc.as_ref().and_then(Engine::frequency), Some(Hertz(2133e6)));
+    assert_eq!(now.emc.as_ref().and_then(BoardEngine::highest_frequency), Some(Hertz(2133e6)));
     assert_eq!(now.temperature("CPU"), Some(Celsius(47.937)));
-    let off = Temperature { name: "cv0".into(), celsius: None, largest_celsius: None, placeholder: false };
+    let off =
+        BoardTemperature { name: "cv0".into(), celsius: None, largest_celsius: None, placeholder: false };
     assert_eq!(now.temperatures[1], off);
     assert_eq!(now.rail("VDD_IN").unwrap().milliwatts(), 5300);
     assert_eq!(now.rail("VDD_CPU_GPU_CV").unwrap().milliwatts(), -40, "noise around nothing has a sign");
-    assert_eq!(board.power(), Some(Watts(5.3)));
+    assert_eq!(board.device_watts(), Some(Watts(5.3)));
     assert_eq!(now.power(), Some(Watts(5.3)));
 }
 
@@ -137,7 +138,11 @@ fn the_gpu_is_found_on_every_generation() {
         let mut found = IntegratedGpu::find(&roots);
         assert_eq!(found.len(), 1, "{files:?}");
         let gpu = found[0].read();
-        assert_eq!((gpu.load_ratio, gpu.frequency()), (load.map(Ratio), clock.map(Hertz)), "{files:?}");
+        assert_eq!(
+            (gpu.load_ratio, gpu.highest_frequency()),
+            (load.map(Ratio), clock.map(Hertz)),
+            "{files:?}"
+        );
     }
 }
 
@@ -162,10 +167,10 @@ fn a_nano_with_jetpack_4_has_its_rails_as_industrial_io() {
     ];
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
     let (_folder, roots) = tree(&files);
-    let mut board = Board::open(&roots);
-    let now = board.snapshot();
-    assert_eq!((board.kind, now.rails.len()), (Kind::Jetson, 2));
-    assert_eq!(board.power(), Some(Watts(2.431)));
+    let mut board = LocalBoard::open(&roots);
+    let now = board.read_snapshot();
+    assert_eq!((board.kind, now.rails.len()), (BoardKind::Jetson, 2));
+    assert_eq!(board.device_watts(), Some(Watts(2.431)));
     assert!(now.temperatures[0].placeholder);
     assert_eq!((now.temperature("PMIC"), now.temperature("AO")), (None, Some(Celsius(29.5))));
 }
@@ -183,19 +188,19 @@ fn a_raspberry_pi_says_why_it_is_held_back() {
         ("sys/class/thermal/thermal_zone0/temp", "61342\n"),
         ("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "1500000\n"),
     ]);
-    let mut board = Board::open(&roots);
-    let now = board.snapshot();
-    assert_eq!(board.kind, Kind::RaspberryPi);
+    let mut board = LocalBoard::open(&roots);
+    let now = board.read_snapshot();
+    assert_eq!(board.kind, BoardKind::RaspberryPi);
     let held = now.throttling.unwrap();
     assert!(held.under_voltage && held.throttled && held.since_boot && held.is_active());
     assert!(!held.frequency_capped && !held.soft_temperature_limit);
     assert_eq!(now.temperature("cpu"), Some(Celsius(61.342)));
-    assert_eq!((board.power(), now.rails.len()), (None, 0), "a Pi 4 measures no power");
+    assert_eq!((board.device_watts(), now.rails.len()), (None, 0), "a Pi 4 measures no power");
     write(&roots.sys, flags, "0x50000\n");
-    let later = board.snapshot().throttling.unwrap();
+    let later = board.read_snapshot().throttling.unwrap();
     assert!(!later.is_active() && later.since_boot);
     write(&roots.sys, flags, "none\n");
-    assert_eq!(board.snapshot().throttling, None);
+    assert_eq!(board.read_snapshot().throttling, None);
 }
 
 #[test]
@@ -208,20 +213,20 @@ fn a_server_shows_its_counters_as_power() {
         ("sys/class/powercap/intel-rapl:0:0/name", "core\n"),
         ("sys/class/powercap/intel-rapl:0:0/energy_uj", "1000000\n"),
     ]);
-    let mut board = Board::open(&roots);
-    assert_eq!((board.kind, board.model.as_deref()), (Kind::Other, Some("PowerEdge R640")));
-    assert!(board.snapshot().rails.is_empty(), "a counter needs two looks");
+    let mut board = LocalBoard::open(&roots);
+    assert_eq!((board.kind, board.model.as_deref()), (BoardKind::Other, Some("PowerEdge R640")));
+    assert!(board.read_snapshot().rails.is_empty(), "a counter needs two looks");
     write(&roots.sys, energy, "1500000\n");
-    let now = board.snapshot();
+    let now = board.read_snapshot();
     let package = now.rail("package-0").unwrap().now.get();
     assert!(package > 0.0);
-    assert_eq!(board.power(), Some(Watts(package)), "cores are inside of the package");
+    assert_eq!(board.device_watts(), Some(Watts(package)), "cores are inside of the package");
 }
 
 #[test]
 fn a_host_that_shows_nothing_gives_an_empty_snapshot() {
     let (_folder, roots) = tree(&[]);
-    let mut board = Board::open(&roots);
-    assert!(board.snapshot().is_empty());
-    assert_eq!((board.kind, board.power(), board.model), (Kind::Other, None, None));
+    let mut board = LocalBoard::open(&roots);
+    assert!(board.read_snapshot().is_empty());
+    assert_eq!((board.kind, board.device_watts(), board.model), (BoardKind::Other, None, None));
 }

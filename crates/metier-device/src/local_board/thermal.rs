@@ -2,39 +2,42 @@
 
 use metier_types::Celsius;
 
-use crate::boards::Temperature;
-use metier_linux::Roots;
-use metier_linux::file::{self, Held};
-use metier_linux::host::numbered;
+use crate::boards::BoardTemperature;
+use metier_linux::KernelRoots;
+use metier_linux::host::numbered_folders;
+use metier_linux::kernel_file::{self, KernelFile};
 
 /// Suffixes of zone names that carry no meaning.
-const SUFFIXES: [&str; 6] = ["-thermal", "_thermal", "-therm", "-fan-est", "-Die", "_zone"];
+const ZONE_NAME_SUFFIXES: [&str; 6] = ["-thermal", "_thermal", "-therm", "-fan-est", "-Die", "_zone"];
 
 /// Largest number of zones read.
-const MOST: usize = 64;
+const MAX_ZONES: usize = 64;
 
 /// A switched-off zone reads -256 °C.
-const OFF: i64 = -256_000;
+const ZONE_OFF_MILLIDEGREES: i64 = -256_000;
 
-pub(super) struct Zones(Vec<(String, Held)>);
+pub(super) struct ThermalZones(Vec<(String, KernelFile)>);
 
-impl Zones {
-    pub(super) fn open(roots: &Roots) -> Self {
+impl ThermalZones {
+    pub(super) fn open(roots: &KernelRoots) -> Self {
         let folder = roots.sys.join("class/thermal");
-        let zones = numbered(&folder, "thermal_zone").take(MOST);
+        let zones = numbered_folders(&folder, "thermal_zone").take(MAX_ZONES);
         Self(
             zones
                 .filter_map(|zone| {
-                    Some((name(&file::text(zone.join("type"))?), Held::open(zone.join("temp"))?))
+                    Some((
+                        zone_name(&kernel_file::read_text(zone.join("type"))?),
+                        KernelFile::open(zone.join("temp"))?,
+                    ))
                 })
                 .collect(),
         )
     }
 
-    pub(super) fn read(&mut self) -> Vec<Temperature> {
-        let one = |(name, held): &mut (String, Held)| {
-            let milli = held.signed().filter(|milli| *milli > OFF);
-            Temperature {
+    pub(super) fn read(&mut self) -> Vec<BoardTemperature> {
+        let one = |(name, held): &mut (String, KernelFile)| {
+            let milli = held.read_signed().filter(|milli| *milli > ZONE_OFF_MILLIDEGREES);
+            BoardTemperature {
                 name: name.clone(),
                 celsius: milli.map(|milli| Celsius(milli as f64 / 1e3)),
                 largest_celsius: None,
@@ -46,6 +49,6 @@ impl Zones {
 }
 
 /// Strips the suffix: `CPU-therm`, `cpu-thermal` and `PMIC-Die` become `CPU`, `cpu` and `PMIC`.
-fn name(kind: &str) -> String {
-    SUFFIXES.iter().find_map(|suffix| kind.strip_suffix(suffix)).unwrap_or(kind).to_string()
+fn zone_name(kind: &str) -> String {
+    ZONE_NAME_SUFFIXES.iter().find_map(|suffix| kind.strip_suffix(suffix)).unwrap_or(kind).to_string()
 }

@@ -15,7 +15,7 @@ macro_rules! files {
     };
 }
 
-const FILES: &[&str] = files![
+const PASSPORT_FILES: &[&str] = files![
     "raspberry-pi-3b",
     "raspberry-pi-3b-plus",
     "raspberry-pi-4b",
@@ -34,9 +34,9 @@ const FILES: &[&str] = files![
 ];
 
 /// All shipped passports in list order, parsed once; tests check that each parses.
-pub fn shipped() -> &'static [Passport] {
+pub fn shipped_passports() -> &'static [Passport] {
     static READ: OnceLock<Vec<Passport>> = OnceLock::new();
-    READ.get_or_init(|| FILES.iter().filter_map(|file| serde_json::from_str(file).ok()).collect())
+    READ.get_or_init(|| PASSPORT_FILES.iter().filter_map(|file| serde_json::from_str(file).ok()).collect())
 }
 
 #[cfg(test)]
@@ -44,9 +44,9 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    use metier_types::{Origin, Precision};
+    use metier_types::{NumberPrecision, PassportOrigin};
 
-    use super::super::name::{key, reduced};
+    use super::super::name_match::{name_key, reduced_name_key};
     use super::*;
 
     #[test]
@@ -56,24 +56,26 @@ mod tests {
             .unwrap()
             .map(|file| file.unwrap().file_name().into_string().unwrap())
             .collect();
-        for file in FILES {
+        for file in PASSPORT_FILES {
             serde_json::from_str::<Passport>(file).unwrap();
         }
         let read: BTreeSet<String> =
-            shipped().iter().map(|passport| format!("{}.json", passport.id)).collect();
+            shipped_passports().iter().map(|passport| format!("{}.json", passport.id)).collect();
         assert_eq!(read, files, "a file is named after its id");
     }
 
     #[test]
     fn each_says_that_it_is_specified_from_what_and_what_it_lacks() {
-        for passport in shipped() {
+        for passport in shipped_passports() {
             let id = &passport.id;
-            assert_eq!(passport.origin, Origin::Specified, "{id}");
+            assert_eq!(passport.origin, PassportOrigin::Specified, "{id}");
             assert_eq!(passport.device.id.as_str(), id);
             assert_eq!(passport.device.name, passport.name, "{id}");
             assert!(!passport.sources.is_empty() && !passport.notes.is_empty(), "{id}");
             assert!(passport.sources.iter().all(|source| !source.contains("://")), "{id}");
-            for precision in [Precision::F64, Precision::F32, Precision::F16, Precision::I8] {
+            for precision in
+                [NumberPrecision::F64, NumberPrecision::F32, NumberPrecision::F16, NumberPrecision::I8]
+            {
                 let field = format!("compute.{}", serde_json::to_value(precision).unwrap().as_str().unwrap());
                 let there = passport.multiply_adds_per_second(precision, u32::MAX).is_some();
                 assert_ne!(there, passport.missing.contains_key(&field), "{id} {field}");
@@ -86,7 +88,7 @@ mod tests {
 
     #[test]
     fn compute_is_cores_times_clock_times_width() {
-        for passport in shipped() {
+        for passport in shipped_passports() {
             let cpu = &passport.device.cpu;
             let (id, cores) = (&passport.id, cpu.cores.unwrap());
             let fastest = cpu.max_frequency_hertz.unwrap().get();
@@ -111,7 +113,7 @@ mod tests {
 
     /// Lanes of one register, with one or two units, and dot products of four 8-bit integers in a
     /// 32-bit lane.
-    fn width_of(precision: Precision, instructions: &str) -> [f64; 2] {
+    fn width_of(precision: NumberPrecision, instructions: &str) -> [f64; 2] {
         let bits = match instructions {
             text if text.starts_with("NEON") => 128.0,
             text if text.starts_with("AVX-512") => 512.0,
@@ -119,10 +121,10 @@ mod tests {
             other => panic!("unknown instructions {other}"),
         };
         let lanes = match precision {
-            Precision::F64 => bits / 64.0,
-            Precision::F32 => bits / 32.0,
-            Precision::F16 => bits / 16.0,
-            Precision::I8 => bits / 8.0,
+            NumberPrecision::F64 => bits / 64.0,
+            NumberPrecision::F32 => bits / 32.0,
+            NumberPrecision::F16 => bits / 16.0,
+            NumberPrecision::I8 => bits / 8.0,
             other => panic!("unknown precision {other:?}"),
         };
         [lanes, 2.0 * lanes]
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn memory_is_the_width_of_the_bus_times_its_transfers() {
-        for passport in shipped() {
+        for passport in shipped_passports() {
             let id = &passport.id;
             let rate = &passport.bandwidth[0];
             assert_eq!(
@@ -152,10 +154,10 @@ mod tests {
     #[test]
     fn no_name_means_two_devices() {
         let mut seen = BTreeSet::new();
-        for passport in shipped() {
+        for passport in shipped_passports() {
             let names = [&passport.id, &passport.name].into_iter().chain(&passport.aliases);
-            let keys: BTreeSet<String> = names.clone().map(|name| key(name)).collect();
-            let all: BTreeSet<String> = names.map(|name| reduced(name)).chain(keys).collect();
+            let keys: BTreeSet<String> = names.clone().map(|name| name_key(name)).collect();
+            let all: BTreeSet<String> = names.map(|name| reduced_name_key(name)).chain(keys).collect();
             for name in all {
                 assert!(
                     !name.is_empty() && seen.insert(name.clone()),

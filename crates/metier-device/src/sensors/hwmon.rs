@@ -3,57 +3,58 @@
 //! INA3221 has its own module. AMD's `amd_energy` duplicates RAPL, so it counts only without RAPL.
 //! Batteries are excluded, because they also feed the screen.
 
-use super::{Found, Reading, Sensor};
-use metier_linux::Roots;
-use metier_linux::file::{self, Held};
+use super::{EnergySensor, MeterReading, SensorInventory};
+use metier_linux::KernelRoots;
+use metier_linux::kernel_file::{self, KernelFile};
 
 /// Largest number of inputs of each kind per chip.
-const INPUTS: u32 = 32;
+const MAX_INPUTS: u32 = 32;
 
-struct Energy(Held);
+struct HwmonEnergy(KernelFile);
 
-impl Sensor for Energy {
-    fn read(&mut self) -> Option<Reading> {
-        Some(Reading::Counter { microjoules: self.0.number()?, largest: u64::MAX })
+impl EnergySensor for HwmonEnergy {
+    fn read(&mut self) -> Option<MeterReading> {
+        Some(MeterReading::Counter { microjoules: self.0.read_number()?, largest: u64::MAX })
     }
 }
 
-struct Power(Held);
+struct HwmonPower(KernelFile);
 
-impl Sensor for Power {
-    fn read(&mut self) -> Option<Reading> {
-        Some(Reading::Power(self.0.number()? as f64 / 1e6))
+impl EnergySensor for HwmonPower {
+    fn read(&mut self) -> Option<MeterReading> {
+        Some(MeterReading::Power(self.0.read_number()? as f64 / 1e6))
     }
 }
 
-pub(super) fn open(roots: &Roots, found: &mut Found) {
-    for folder in metier_linux::host::numbered(&roots.sys.join("class/hwmon"), "hwmon") {
-        let Some(chip) = file::text(folder.join("name")) else { continue };
+pub(super) fn open(roots: &KernelRoots, found: &mut SensorInventory) {
+    for folder in metier_linux::host::numbered_folders(&roots.sys.join("class/hwmon"), "hwmon") {
+        let Some(chip) = kernel_file::read_text(folder.join("name")) else { continue };
         if chip == "ina3221" || chip.starts_with("BAT") {
             continue;
         }
         let label = |input: &str| {
-            let name = file::text(folder.join(format!("{input}_label"))).unwrap_or_else(|| input.to_string());
+            let name = kernel_file::read_text(folder.join(format!("{input}_label")))
+                .unwrap_or_else(|| input.to_string());
             format!("{chip}-{name}")
         };
         let mut has_energy = false;
-        for number in 1..=INPUTS {
+        for number in 1..=MAX_INPUTS {
             let input = format!("energy{number}");
-            if let Some(held) = Held::open(folder.join(format!("{input}_input"))) {
+            if let Some(held) = KernelFile::open(folder.join(format!("{input}_input"))) {
                 has_energy = true;
                 let name = label(&input);
                 // A socket's counter includes its cores.
-                let counted = !(chip == "amd_energy" && (found.has("rapl") || name.contains("core")));
-                found.add("hwmon", name, counted, Box::new(Energy(held)));
+                let counted = !(chip == "amd_energy" && (found.has_source("rapl") || name.contains("core")));
+                found.add_sensor("hwmon", name, counted, Box::new(HwmonEnergy(held)));
             }
         }
-        for number in (1..=INPUTS).take_while(|_| !has_energy) {
+        for number in (1..=MAX_INPUTS).take_while(|_| !has_energy) {
             let input = format!("power{number}");
             let file = ["input", "average"]
                 .iter()
-                .find_map(|kind| Held::open(folder.join(format!("{input}_{kind}"))));
+                .find_map(|kind| KernelFile::open(folder.join(format!("{input}_{kind}"))));
             if let Some(held) = file {
-                found.add("hwmon", label(&input), true, Box::new(Power(held)));
+                found.add_sensor("hwmon", label(&input), true, Box::new(HwmonPower(held)));
             }
         }
     }

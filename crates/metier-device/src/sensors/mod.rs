@@ -1,31 +1,32 @@
 //! Energy meters of the device behind one interface.
 //!
-//! A new kind of sensor needs a file with an `open` function and an entry in [`KINDS`].
+//! A new kind of sensor needs a file with an `open` function and an entry in [`SENSOR_KINDS`].
 
 mod hwmon;
 mod ina3221;
-mod node;
+mod node_energy;
 mod rapl;
 mod tegrastats;
 
 use std::time::Instant;
 
-use metier_types::{Extra, Joules, Meter, Missing, Seconds, Watts};
+use metier_types::{EnergyMeterReading, ExtraFields, Joules, MissingReason, Seconds, Watts};
 
-use crate::boards::{Energy, Integrator};
-use metier_linux::Roots;
+use crate::boards::{EnergyIntegrator, IntegratedEnergy};
+use metier_linux::KernelRoots;
 
-pub use node::{Covers, Node};
+pub use node_energy::{MeterScope, NodeEnergy};
 
 /// Kinds of sensor: kernel files first, and last a program that starts only if no earlier sensor
 /// fits.
-const KINDS: [fn(&Roots, &mut Found); 4] = [rapl::open, ina3221::open, hwmon::open, tegrastats::open];
+const SENSOR_KINDS: [fn(&KernelRoots, &mut SensorInventory); 4] =
+    [rapl::open, ina3221::open, hwmon::open, tegrastats::open];
 /// Number of kinds that are files.
-const FILES: usize = 3;
+const FILE_SENSOR_KINDS: usize = 3;
 
 /// Reading of a meter.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Reading {
+pub enum MeterReading {
     /// An energy counter.
     Counter {
         microjoules: u64,
@@ -37,45 +38,51 @@ pub enum Reading {
 }
 
 /// One meter of the device.
-pub trait Sensor: Send {
+pub trait EnergySensor: Send {
     /// Reads the meter; `None` if that fails at the moment.
-    fn read(&mut self) -> Option<Reading>;
+    fn read(&mut self) -> Option<MeterReading>;
 }
 
 /// A sensor with its name and accumulated energy.
-struct Account {
+struct MeterAccount {
     name: String,
     source: &'static str,
     /// Whether the sum over meters includes it.
     counted: bool,
-    sensor: Box<dyn Sensor>,
-    last: Option<(Reading, Instant)>,
+    sensor: Box<dyn EnergySensor>,
+    last: Option<(MeterReading, Instant)>,
     joules: f64,
     /// Mean power between the last two counter readings, or the power last read.
     watts: Option<f64>,
     /// Integrated power with its error estimates; unused for counters.
-    integral: Integrator,
+    integral: EnergyIntegrator,
 }
 
-impl Account {
+impl MeterAccount {
     /// Whether it is ACPI's `power_meter` hwmon chip, which measures the whole machine including
     /// plugged-in devices.
-    fn is_of_machine(&self) -> bool {
+    fn is_machine_meter(&self) -> bool {
         self.source == "hwmon" && self.name.starts_with("power_meter")
     }
 }
 
 /// Detected sensors, and reasons why others are unusable.
 #[derive(Default)]
-pub struct Found {
-    accounts: Vec<Account>,
+pub struct SensorInventory {
+    accounts: Vec<MeterAccount>,
     /// Sensors that exist but cannot be read.
-    pub refused: Vec<Missing>,
+    pub refused: Vec<MissingReason>,
 }
 
-impl Found {
-    fn add(&mut self, source: &'static str, name: String, counted: bool, sensor: Box<dyn Sensor>) {
-        self.accounts.push(Account {
+impl SensorInventory {
+    fn add_sensor(
+        &mut self,
+        source: &'static str,
+        name: String,
+        counted: bool,
+        sensor: Box<dyn EnergySensor>,
+    ) {
+        self.accounts.push(MeterAccount {
             name,
             source,
             counted,
@@ -83,52 +90,52 @@ impl Found {
             last: None,
             joules: 0.0,
             watts: None,
-            integral: Integrator::default(),
+            integral: EnergyIntegrator::default(),
         });
     }
 
     /// Prevents double counting: ACPI's meter is slow and includes all other meters. A run uses the
     /// RAPL counters if present, else ACPI's meter alone.
-    fn count_once(&mut self) {
-        if !self.accounts.iter().any(Account::is_of_machine) {
+    fn exclude_double_counting(&mut self) {
+        if !self.accounts.iter().any(MeterAccount::is_machine_meter) {
             return;
         }
-        let has_counters = self.has("rapl");
+        let has_counters = self.has_source("rapl");
         for account in &mut self.accounts {
-            account.counted &= account.is_of_machine() != has_counters;
+            account.counted &= account.is_machine_meter() != has_counters;
         }
     }
 
-    fn has(&self, source: &str) -> bool {
+    fn has_source(&self, source: &str) -> bool {
         self.accounts.iter().any(|account| account.source == source)
     }
 }
 
 /// All energy meters of the device.
-pub struct Meters {
-    found: Found,
+pub struct EnergyMeters {
+    found: SensorInventory,
     begun: Instant,
     /// Time of the last reading.
     ticked: Instant,
 }
 
-impl Meters {
+impl EnergyMeters {
     /// Opens every kind of sensor.
-    pub fn open(roots: &Roots) -> Self {
-        Self::of(KINDS.len(), roots)
+    pub fn open(roots: &KernelRoots) -> Self {
+        Self::open_kinds(SENSOR_KINDS.len(), roots)
     }
 
     /// Opens only file-based sensors, which cost nothing between readings; for continuous sampling.
-    pub fn open_files(roots: &Roots) -> Self {
-        Self::of(FILES, roots)
+    pub fn open_files(roots: &KernelRoots) -> Self {
+        Self::open_kinds(FILE_SENSOR_KINDS, roots)
     }
 
-    fn of(first: usize, roots: &Roots) -> Self {
-        let mut found = Found::default();
-        for open in KINDS.iter().take(first) {
+    fn open_kinds(first: usize, roots: &KernelRoots) -> Self {
+        let mut found = SensorInventory::default();
+        for open in SENSOR_KINDS.iter().take(first) {
             open(roots, &mut found);
         }
-        found.count_once();
+        found.exclude_double_counting();
         let now = Instant::now();
         Self { found, begun: now, ticked: now }
     }
@@ -139,8 +146,8 @@ impl Meters {
     }
 
     /// Whether some meter reports power only, so that energy has to be integrated.
-    pub fn has_power(&self) -> bool {
-        self.found.accounts.iter().any(|account| matches!(account.last, Some((Reading::Power(_), _))))
+    pub fn has_power_sensor(&self) -> bool {
+        self.found.accounts.iter().any(|account| matches!(account.last, Some((MeterReading::Power(_), _))))
     }
 
     /// Meter names, for the device record.
@@ -149,34 +156,34 @@ impl Meters {
     }
 
     /// Whether the sum over meters covers the whole machine, including graphics cards.
-    pub fn sum_holds_all(&self) -> bool {
-        self.found.accounts.iter().any(|account| account.counted && account.is_of_machine())
+    pub fn includes_whole_machine(&self) -> bool {
+        self.found.accounts.iter().any(|account| account.counted && account.is_machine_meter())
     }
 
     /// Why there is no energy figure.
-    pub fn missing(&self) -> Option<Missing> {
+    pub fn missing(&self) -> Option<MissingReason> {
         if !self.is_empty() {
             return None;
         }
         Some(self.found.refused.first().cloned().unwrap_or_else(|| {
-            Missing::because("this host shows no energy meter (no RAPL, no hwmon power sensor, no INA3221); virtual machines rarely do")
+            MissingReason::without_fix("this host shows no energy meter (no RAPL, no hwmon power sensor, no INA3221); virtual machines rarely do")
         }))
     }
 
     /// Resets all accounts.
-    pub fn start(&mut self) {
+    pub fn reset(&mut self) {
         for account in &mut self.found.accounts {
             account.last = None;
             account.joules = 0.0;
             account.watts = None;
-            account.integral = Integrator::default();
+            account.integral = EnergyIntegrator::default();
         }
         self.begun = Instant::now();
-        self.tick();
+        self.sample();
     }
 
     /// Reads every meter. Must be called before a counter can wrap (a minute at full power).
-    pub fn tick(&mut self) {
+    pub fn sample(&mut self) {
         let now = Instant::now();
         self.ticked = now;
         for account in &mut self.found.accounts {
@@ -189,9 +196,9 @@ impl Meters {
                     account.watts = Some(joules / seconds);
                 }
             }
-            if let Reading::Power(watts) = reading {
+            if let MeterReading::Power(watts) = reading {
                 account.watts = Some(watts);
-                account.integral.add(Seconds((now - self.begun).as_secs_f64()), Watts(watts));
+                account.integral.add_sample(Seconds((now - self.begun).as_secs_f64()), Watts(watts));
             }
             account.last = Some((reading, now));
         }
@@ -203,52 +210,55 @@ impl Meters {
     }
 
     /// Known power of each meter in watts at the last reading.
-    pub fn powers(&self) -> Vec<(String, f64)> {
-        let known = |account: &Account| Some((account.name.clone(), account.watts?));
+    pub fn watts_by_meter(&self) -> Vec<(String, f64)> {
+        let known = |account: &MeterAccount| Some((account.name.clone(), account.watts?));
         self.found.accounts.iter().filter_map(known).collect()
     }
 
     /// Power of the device: the sum over meters that are not part of another; `None` if one is
     /// unknown.
-    pub fn power(&self) -> Option<f64> {
-        let counted: Vec<&Account> = self.found.accounts.iter().filter(|account| account.counted).collect();
+    pub fn device_watts(&self) -> Option<f64> {
+        let counted: Vec<&MeterAccount> =
+            self.found.accounts.iter().filter(|account| account.counted).collect();
         (!counted.is_empty()).then(|| counted.iter().map(|account| account.watts).sum())?
     }
 
-    /// Energy of each meter since [`Meters::start`], and whether all of it comes from counters.
-    pub fn result(&self) -> (Vec<Meter>, bool) {
-        let meters =
-            self.found.accounts.iter().filter(|account| account.last.is_some()).map(|account| Meter {
+    /// Energy of each meter since [`EnergyMeters::start`], and whether all of it comes from counters.
+    pub fn usage(&self) -> (Vec<EnergyMeterReading>, bool) {
+        let meters = self.found.accounts.iter().filter(|account| account.last.is_some()).map(|account| {
+            EnergyMeterReading {
                 name: account.name.clone(),
                 source: account.source.to_string(),
                 energy_joules: Joules(account.joules),
                 counted: account.counted,
-                error_joules: integral(account).map(|energy| energy.error()),
-                error_bound_joules: integral(account).map(|energy| energy.bound_joules),
-                interval_seconds: integral(account).map(|energy| energy.interval_seconds),
-                extra: Extra::new(),
-            });
-        let counters = |account: &Account| matches!(account.last, Some((Reading::Counter { .. }, _)) | None);
+                error_joules: integrated_energy(account).map(|energy| energy.error()),
+                error_bound_joules: integrated_energy(account).map(|energy| energy.bound_joules),
+                interval_seconds: integrated_energy(account).map(|energy| energy.interval_seconds),
+                extra: ExtraFields::new(),
+            }
+        });
+        let counters =
+            |account: &MeterAccount| matches!(account.last, Some((MeterReading::Counter { .. }, _)) | None);
         (meters.collect(), self.found.accounts.iter().filter(|a| a.counted).all(counters))
     }
 }
 
 /// Integrated energy with its error; `None` for a counter.
-fn integral(account: &Account) -> Option<Energy> {
+fn integrated_energy(account: &MeterAccount) -> Option<IntegratedEnergy> {
     match account.last {
-        Some((Reading::Power(_), _)) => account.integral.energy(),
+        Some((MeterReading::Power(_), _)) => account.integral.energy(),
         _ => None,
     }
 }
 
 /// Energy in joules between two readings that are `seconds` apart.
-fn energy_between(before: Reading, after: Reading, seconds: f64) -> f64 {
+fn energy_between(before: MeterReading, after: MeterReading, seconds: f64) -> f64 {
     match (before, after) {
-        (Reading::Counter { microjoules: a, .. }, Reading::Counter { microjoules: b, largest }) => {
+        (MeterReading::Counter { microjoules: a, .. }, MeterReading::Counter { microjoules: b, largest }) => {
             let grown = if b >= a { b - a } else { (largest.max(a) - a).saturating_add(b) };
             grown as f64 / 1e6
         }
-        (Reading::Power(a), Reading::Power(b)) => (a + b) / 2.0 * seconds,
+        (MeterReading::Power(a), MeterReading::Power(b)) => (a + b) / 2.0 * seconds,
         _ => 0.0,
     }
 }

@@ -6,24 +6,24 @@
 
 use std::path::Path;
 
-use metier_types::Missing;
+use metier_types::MissingReason;
 
-use super::{Found, Reading, Sensor};
-use metier_linux::Roots;
-use metier_linux::file::{self, Held};
+use super::{EnergySensor, MeterReading, SensorInventory};
+use metier_linux::KernelRoots;
+use metier_linux::kernel_file::{self, KernelFile};
 
-struct Zone {
-    energy: Held,
+struct RaplZone {
+    energy: KernelFile,
     largest: u64,
 }
 
-impl Sensor for Zone {
-    fn read(&mut self) -> Option<Reading> {
-        Some(Reading::Counter { microjoules: self.energy.number()?, largest: self.largest })
+impl EnergySensor for RaplZone {
+    fn read(&mut self) -> Option<MeterReading> {
+        Some(MeterReading::Counter { microjoules: self.energy.read_number()?, largest: self.largest })
     }
 }
 
-pub(super) fn open(roots: &Roots, found: &mut Found) {
+pub(super) fn open(roots: &KernelRoots, found: &mut SensorInventory) {
     let mut zones: Vec<_> = std::fs::read_dir(roots.sys.join("class/powercap"))
         .into_iter()
         .flatten()
@@ -33,13 +33,13 @@ pub(super) fn open(roots: &Roots, found: &mut Found) {
         .collect();
     zones.sort();
     let names: Vec<String> =
-        zones.iter().map(|zone| file::text(zone.join("name")).unwrap_or_default()).collect();
+        zones.iter().map(|zone| kernel_file::read_text(zone.join("name")).unwrap_or_default()).collect();
     let has_platform = names.iter().any(|name| name.starts_with("psys"));
     for (zone, name) in zones.iter().zip(names) {
         let path = zone.join("energy_uj");
-        let Some(energy) = Held::open(&path) else {
+        let Some(energy) = KernelFile::open(&path) else {
             if path.exists() {
-                found.refused.push(Missing::fixable(
+                found.refused.push(MissingReason::with_fix(
                     format!("{} exists but only root may read it", path.display()),
                     "run as root, or: chmod a+r /sys/class/powercap/intel-rapl*/energy_uj",
                 ));
@@ -51,12 +51,12 @@ pub(super) fn open(roots: &Roots, found: &mut Found) {
         } else {
             name.starts_with("package") || name.starts_with("dram")
         };
-        let largest = file::number(zone.join("max_energy_range_uj")).unwrap_or(u64::MAX);
+        let largest = kernel_file::read_number(zone.join("max_energy_range_uj")).unwrap_or(u64::MAX);
         // Zones of two packages share names such as `dram`; the folder distinguishes them.
         let place =
             zone.file_name().map(|n| n.to_string_lossy().replace("intel-rapl:", "")).unwrap_or_default();
         let name = if name.starts_with("package") { name } else { format!("{name}-{place}") };
-        found.add("rapl", name, counted, Box::new(Zone { energy, largest }));
+        found.add_sensor("rapl", name, counted, Box::new(RaplZone { energy, largest }));
     }
 }
 

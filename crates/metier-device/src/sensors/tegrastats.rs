@@ -11,94 +11,96 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use super::{Found, Reading, Sensor};
-use crate::boards::{Kind, Line, kind};
-use metier_linux::Roots;
+use super::{EnergySensor, MeterReading, SensorInventory};
+use crate::boards::{BoardKind, TegrastatsLine, detect_board_kind};
+use metier_linux::KernelRoots;
 use metier_types::LockUnpoisoned;
 
 /// Default paths of the program.
-const PROGRAMS: [&str; 2] = ["/usr/bin/tegrastats", "/usr/sbin/tegrastats"];
-const VARIABLE: &str = "METIER_TEGRASTATS";
+const PROGRAM_PATHS: [&str; 2] = ["/usr/bin/tegrastats", "/usr/sbin/tegrastats"];
+const PROGRAM_VARIABLE: &str = "METIER_TEGRASTATS";
 /// Milliseconds between lines; shorter intervals have no effect.
-const INTERVAL: &str = "200";
+const INTERVAL_MILLISECONDS: &str = "200";
 /// Longest line read, in bytes.
-const LONGEST: u64 = 64 << 10;
+const MAX_LINE_BYTES: u64 = 64 << 10;
 
-pub(super) fn open(roots: &Roots, found: &mut Found) {
-    if found.has("ina3221") || kind(roots) != Kind::Jetson {
+pub(super) fn open(roots: &KernelRoots, found: &mut SensorInventory) {
+    if found.has_source("ina3221") || detect_board_kind(roots) != BoardKind::Jetson {
         return;
     }
-    let named = std::env::var_os(VARIABLE).map(PathBuf::from);
-    let usual = || PROGRAMS.iter().map(PathBuf::from).find(|path| path.exists());
+    let named = std::env::var_os(PROGRAM_VARIABLE).map(PathBuf::from);
+    let usual = || PROGRAM_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
     if let Some(program) = named.or_else(usual) {
-        found.add("tegrastats", "board".into(), true, Box::new(Board::new(&program)));
+        found.add_sensor("tegrastats", "board".into(), true, Box::new(TegrastatsSensor::new(&program)));
     }
 }
 
 /// State of the child process.
-enum State {
-    Unasked,
-    Runs { child: Child, latest: Arc<Mutex<Option<f64>>> },
-    Refused,
+enum TegrastatsState {
+    NotStarted,
+    Running { child: Child, latest: Arc<Mutex<Option<f64>>> },
+    Failed,
 }
 
-pub(super) struct Board {
+pub(super) struct TegrastatsSensor {
     program: PathBuf,
-    state: State,
+    state: TegrastatsState,
 }
 
-impl Board {
+impl TegrastatsSensor {
     pub(super) fn new(program: &Path) -> Self {
-        Self { program: program.into(), state: State::Unasked }
+        Self { program: program.into(), state: TegrastatsState::NotStarted }
     }
 
-    fn start(&self) -> State {
+    fn start_child(&self) -> TegrastatsState {
         let started = Command::new(&self.program)
-            .args(["--interval", INTERVAL])
+            .args(["--interval", INTERVAL_MILLISECONDS])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        let Ok(mut child) = started else { return State::Refused };
+        let Ok(mut child) = started else { return TegrastatsState::Failed };
         let latest = Arc::new(Mutex::new(None));
-        let (Some(lines), into) = (child.stdout.take(), latest.clone()) else { return State::Refused };
+        let (Some(lines), into) = (child.stdout.take(), latest.clone()) else {
+            return TegrastatsState::Failed;
+        };
         let reader = std::thread::Builder::new().name("metier-tegra".into()).spawn(move || {
             let mut lines = BufReader::new(lines);
             let mut line = Vec::new();
-            while matches!(lines.by_ref().take(LONGEST).read_until(b'\n', &mut line), Ok(1..)) {
-                if let Some(watts) = Line::parse_bytes(&line).board.power() {
+            while matches!(lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line), Ok(1..)) {
+                if let Some(watts) = TegrastatsLine::parse_bytes(&line).board.power() {
                     *into.lock_unpoisoned() = Some(watts.get());
                 }
                 line.clear();
             }
         });
         if reader.is_err() {
-            end(&mut child);
-            return State::Refused;
+            stop_child(&mut child);
+            return TegrastatsState::Failed;
         }
-        State::Runs { child, latest }
+        TegrastatsState::Running { child, latest }
     }
 }
 
-impl Sensor for Board {
-    fn read(&mut self) -> Option<Reading> {
-        if matches!(self.state, State::Unasked) {
-            self.state = self.start();
+impl EnergySensor for TegrastatsSensor {
+    fn read(&mut self) -> Option<MeterReading> {
+        if matches!(self.state, TegrastatsState::NotStarted) {
+            self.state = self.start_child();
         }
-        let State::Runs { latest, .. } = &self.state else { return None };
-        latest.lock_unpoisoned().take().map(Reading::Power)
+        let TegrastatsState::Running { latest, .. } = &self.state else { return None };
+        latest.lock_unpoisoned().take().map(MeterReading::Power)
     }
 }
 
-impl Drop for Board {
+impl Drop for TegrastatsSensor {
     fn drop(&mut self) {
-        if let State::Runs { child, .. } = &mut self.state {
-            end(child);
+        if let TegrastatsState::Running { child, .. } = &mut self.state {
+            stop_child(child);
         }
     }
 }
 
-fn end(child: &mut Child) {
+fn stop_child(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -128,13 +130,13 @@ mod tests {
         );
         std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let mut board = Board::new(&program);
+        let mut board = TegrastatsSensor::new(&program);
         let mut got = None;
         wait_for("reading", || {
             got = got.or_else(|| board.read());
             got.is_some()
         });
-        assert_eq!(got, Some(Reading::Power(2.431)));
+        assert_eq!(got, Some(MeterReading::Power(2.431)));
         assert_eq!(board.read(), None, "the same line is not read twice");
         let pid = std::fs::read_to_string(&place).unwrap();
         let process = Path::new("/proc").join(pid.trim());
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_gives_no_reading() {
-        let mut board = Board::new(Path::new("/nonexistent/tegrastats"));
+        let mut board = TegrastatsSensor::new(Path::new("/nonexistent/tegrastats"));
         assert_eq!((board.read(), board.read()), (None, None));
     }
 
@@ -153,9 +155,9 @@ mod tests {
     fn it_is_asked_only_on_a_jetson_without_rails() {
         let folder = tempfile::tempdir().unwrap();
         let roots =
-            Roots { proc: folder.path().into(), sys: folder.path().into(), etc: folder.path().into() };
-        let mut found = Found::default();
+            KernelRoots { proc: folder.path().into(), sys: folder.path().into(), etc: folder.path().into() };
+        let mut found = SensorInventory::default();
         open(&roots, &mut found);
-        assert!(!found.has("tegrastats"), "no Jetson");
+        assert!(!found.has_source("tegrastats"), "no Jetson");
     }
 }

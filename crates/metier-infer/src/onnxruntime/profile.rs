@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Deserialize;
 
-use crate::{Error, OperatorTime};
+use crate::{EngineOperatorTime, Error};
 
 /// File name of the optimised graph in the folder.
-pub(super) const GRAPH: &str = "optimised.onnx";
+pub(super) const OPTIMISED_GRAPH_FILE: &str = "optimised.onnx";
 /// Largest number of profile bytes read.
-const MOST: u64 = 512 << 20;
+const MAX_PROFILE_BYTES: u64 = 512 << 20;
 
 /// A temporary folder for a profile, removed on drop.
-pub(super) struct Folder(PathBuf);
+pub(super) struct ProfileFolder(PathBuf);
 
-impl Folder {
+impl ProfileFolder {
     pub(super) fn new() -> Result<Self, Error> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -34,19 +34,20 @@ impl Folder {
     }
 
     /// Operators of each inference in execution order.
-    pub(super) fn read(&self, file: &Path) -> Result<Vec<Vec<OperatorTime>>, Error> {
+    pub(super) fn read_profile(&self, file: &Path) -> Result<Vec<Vec<EngineOperatorTime>>, Error> {
         let failed = |why: String| Error::Operators(format!("{}: {why}", file.display()));
         let content = File::open(file).map_err(|error| failed(error.to_string()))?;
-        let events: Vec<Event> = serde_json::from_reader(BufReader::new(content).take(MOST))
-            .map_err(|error| failed(error.to_string()))?;
-        Ok(looks(&events, &self.values()))
+        let events: Vec<ProfileEvent> =
+            serde_json::from_reader(BufReader::new(content).take(MAX_PROFILE_BYTES))
+                .map_err(|error| failed(error.to_string()))?;
+        Ok(operators_by_inference(&events, &self.optimised_graph_values()))
     }
 
     /// Inputs and outputs of the optimised graph's operators by operator name; empty if that graph
     /// is unreadable.
-    fn values(&self) -> HashMap<String, (Vec<String>, Vec<String>)> {
-        let bytes = std::fs::read(self.0.join(GRAPH)).unwrap_or_default();
-        let Ok(model) = metier_onnx::read(&bytes, &metier_onnx::Limits::default()) else {
+    fn optimised_graph_values(&self) -> HashMap<String, (Vec<String>, Vec<String>)> {
+        let bytes = std::fs::read(self.0.join(OPTIMISED_GRAPH_FILE)).unwrap_or_default();
+        let Ok(model) = metier_onnx::read_onnx(&bytes, &metier_onnx::OnnxLimits::default()) else {
             return HashMap::new();
         };
         let named = model.graph.nodes.into_iter().filter(|node| !node.name.is_empty());
@@ -54,7 +55,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for ProfileFolder {
     fn drop(&mut self) {
         // On failure the folder remains among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -62,7 +63,7 @@ impl Drop for Folder {
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct ProfileEvent {
     #[serde(default)]
     cat: String,
     #[serde(default)]
@@ -70,16 +71,19 @@ struct Event {
     #[serde(default)]
     dur: f64,
     #[serde(default)]
-    args: Arguments,
+    args: ProfileArguments,
 }
 
 #[derive(Deserialize, Default)]
-struct Arguments {
+struct ProfileArguments {
     #[serde(default)]
     op_name: String,
 }
 
-fn looks(events: &[Event], values: &HashMap<String, (Vec<String>, Vec<String>)>) -> Vec<Vec<OperatorTime>> {
+fn operators_by_inference(
+    events: &[ProfileEvent],
+    values: &HashMap<String, (Vec<String>, Vec<String>)>,
+) -> Vec<Vec<EngineOperatorTime>> {
     let mut all = Vec::new();
     let mut look = Vec::new();
     for event in events {
@@ -91,7 +95,7 @@ fn looks(events: &[Event], values: &HashMap<String, (Vec<String>, Vec<String>)>)
         {
             let (inputs, outputs) = values.get(name).cloned().unwrap_or_default();
             let kind = event.args.op_name.clone();
-            look.push(OperatorTime {
+            look.push(EngineOperatorTime {
                 name: name.to_string(),
                 kind,
                 inputs,
@@ -118,9 +122,9 @@ mod tests {
 
     #[test]
     fn a_profile_is_read_inference_by_inference() {
-        let events: Vec<Event> = serde_json::from_str(PROFILE).unwrap();
+        let events: Vec<ProfileEvent> = serde_json::from_str(PROFILE).unwrap();
         let values = [("a".to_string(), (vec!["x".to_string()], vec!["y".to_string()]))].into();
-        let all = looks(&events, &values);
+        let all = operators_by_inference(&events, &values);
         assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
         assert_eq!((all[0][0].kind.as_str(), all[0][0].seconds), ("Conv", 12e-6));
         assert_eq!(

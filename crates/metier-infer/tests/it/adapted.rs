@@ -2,18 +2,18 @@
 //! standard.
 
 use crate::common::{Message, file, graph, node, value, weights};
-use metier_infer::{Engine, Loaded, Source, Tensor, Values};
+use metier_infer::{GraphSource, InferenceEngine, LoadedGraph, NamedTensor, TensorValues};
 
 /// Distinct numbers of both signs.
 fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|number| ((number * 37 % 23) as f32 - 11.0) / 4.0).collect()
 }
 
-fn result(bytes: &[u8], shape: &[usize]) -> Tensor {
-    let mut loaded = Loaded::new(&Engine::Rten, bytes, 1).unwrap();
-    let values = Values::Float(numbers(shape.iter().product()));
-    loaded.give(&[Tensor { name: "x".into(), shape: shape.to_vec(), values }]).unwrap();
-    loaded.outputs().unwrap().remove(0)
+fn result(bytes: &[u8], shape: &[usize]) -> NamedTensor {
+    let mut loaded = LoadedGraph::new(&InferenceEngine::Rten, bytes, 1).unwrap();
+    let values = TensorValues::Float(numbers(shape.iter().product()));
+    loaded.set_inputs(&[NamedTensor { name: "x".into(), shape: shape.to_vec(), values }]).unwrap();
+    loaded.run_for_outputs().unwrap().remove(0)
 }
 
 fn near(got: &[f64], want: &[f64]) {
@@ -58,7 +58,7 @@ fn local_response_normalisation_is_that_of_the_standard() {
                 .sum();
             want.push(f64::from(*value) / (bias + alpha / size as f64 * sum).powf(beta));
         }
-        near(&got.values.numbers(), &want);
+        near(&got.values.to_numbers(), &want);
     }
 }
 
@@ -68,7 +68,7 @@ fn defaults_of_the_normalisation_are_those_of_the_standard() {
     let bytes = file(&graph(&[lrn], &[], &[value("x", &[1, 4, 1])], &[value("y", &[1, 4, 1])]), 17);
     let want: Vec<f64> =
         numbers(4).iter().map(|x| f64::from(*x) / (1.0 + 1e-4 * f64::from(*x).powi(2)).powf(0.75)).collect();
-    near(&result(&bytes, &[1, 4, 1]).values.numbers(), &want);
+    near(&result(&bytes, &[1, 4, 1]).values.to_numbers(), &want);
 }
 
 #[test]
@@ -99,13 +99,13 @@ fn before_operator_set_13_a_softmax_joins_all_dimensions_from_its_axis_on() {
                     _ => f64::from(*x) - sum.ln(),
                 }));
             }
-            near(&got.values.numbers(), &want);
+            near(&got.values.to_numbers(), &want);
         }
     }
     // Since operator set 13 it normalises over one dimension.
     let one = node("Softmax", &["x"], &["y"], &[("axis", &[1])]);
     let bytes = file(&graph(&[one], &[], &[value("x", &dims(&shape))], &[value("y", &dims(&shape))]), 13);
-    let got = result(&bytes, &shape).values.numbers();
+    let got = result(&bytes, &shape).values.to_numbers();
     for (picture, place) in (0..2).flat_map(|picture| (0..4).map(move |place| (picture, place))) {
         let sum: f64 = (0..3).map(|channel| got[picture * 12 + channel * 4 + place]).sum();
         assert!((sum - 1.0).abs() < 1e-6, "{sum}");
@@ -151,7 +151,7 @@ fn a_convolution_may_leave_its_window_to_its_weights() {
         }
         want.push(sum);
     }
-    near(&result(&convolution(None).0, &[1, 2, 4, 4]).values.numbers(), &want);
+    near(&result(&convolution(None).0, &[1, 2, 4, 4]).values.to_numbers(), &want);
 
     // Also if an operator computes the weights, as in quantised networks.
     let raw: Vec<u8> = numbers(36).iter().flat_map(|number| [(4.0 * number) as i8 as u8]).collect();
@@ -163,41 +163,41 @@ fn a_convolution_may_leave_its_window_to_its_weights() {
     ];
     let constants = [whole.text(8, "q").bytes(9, &raw), scale];
     let made = graph(&nodes, &constants, &[value("x", &[1, 2, 4, 4])], &[value("y", &[1, 2, 4, 4])]);
-    near(&result(&file(&made, 17), &[1, 2, 4, 4]).values.numbers(), &want);
+    near(&result(&file(&made, 17), &[1, 2, 4, 4]).values.to_numbers(), &want);
 
     // Also if the weights are external only.
     let folder = std::env::temp_dir().join(format!("metier-adapted-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("net.onnx");
-    let runtime = metier_infer::Runtime::open(&Engine::Rten, 1).unwrap();
+    let runtime = metier_infer::EngineRuntime::open(&InferenceEngine::Rten, 1).unwrap();
     let (bytes, raw) = convolution(Some("net.data"));
     std::fs::write(&path, bytes).unwrap();
     std::fs::write(folder.join("net.data"), raw).unwrap();
-    let mut loaded = runtime.load(Source::File(&path)).unwrap();
-    let values = Values::Float(x);
-    loaded.give(&[Tensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
-    near(&loaded.outputs().unwrap()[0].values.numbers(), &want);
+    let mut loaded = runtime.load(GraphSource::File(&path)).unwrap();
+    let values = TensorValues::Float(x);
+    loaded.set_inputs(&[NamedTensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
+    near(&loaded.run_for_outputs().unwrap()[0].values.to_numbers(), &want);
     // As many exporters name it: after the weights, without a suffix, or in a subfolder.
     std::fs::create_dir_all(folder.join("weights")).unwrap();
     for name in ["layer1.weight", "weights/w.bin"] {
         let (bytes, raw) = convolution(Some(name));
         std::fs::write(&path, bytes).unwrap();
         std::fs::write(folder.join(name), raw).unwrap();
-        let mut loaded = runtime.load(Source::File(&path)).unwrap();
-        let values = Values::Float(numbers(32));
-        loaded.give(&[Tensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
-        near(&loaded.outputs().unwrap()[0].values.numbers(), &want);
+        let mut loaded = runtime.load(GraphSource::File(&path)).unwrap();
+        let values = TensorValues::Float(numbers(32));
+        loaded.set_inputs(&[NamedTensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
+        near(&loaded.run_for_outputs().unwrap()[0].values.to_numbers(), &want);
     }
     // The format does not require offset and length.
     for told in [&[][..], &[("offset", "0")], &[("length", "144")]] {
         std::fs::write(&path, convolution_told(Some("net.data"), told).0).unwrap();
-        let mut loaded = runtime.load(Source::File(&path)).unwrap();
-        let values = Values::Float(numbers(32));
-        loaded.give(&[Tensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
-        near(&loaded.outputs().unwrap()[0].values.numbers(), &want);
+        let mut loaded = runtime.load(GraphSource::File(&path)).unwrap();
+        let values = TensorValues::Float(numbers(32));
+        loaded.set_inputs(&[NamedTensor { name: "x".into(), shape: vec![1, 2, 4, 4], values }]).unwrap();
+        near(&loaded.run_for_outputs().unwrap()[0].values.to_numbers(), &want);
     }
     std::fs::write(&path, convolution(Some("../net.data")).0).unwrap();
-    let error = runtime.load(Source::File(&path)).err().unwrap().to_string();
+    let error = runtime.load(GraphSource::File(&path)).err().unwrap().to_string();
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(error.contains("../net.data"), "{error}");
 }

@@ -13,10 +13,11 @@ fn joined_operators_are_found_in_the_file() {
     let constants = [weights("w", &[4, 3, 1, 1]), weights("w2", &[2, 4, 1, 1])];
     let bytes =
         file(&graph(&nodes, &constants, &[value("x", &[1, 3, 5, 5])], &[value("y", &[1, 2, 5, 5])]), 17);
-    let limits = metier_onnx::Limits::default();
-    let model = metier_onnx::read(&bytes, &limits).expect("a graph");
-    let told = metier_onnx::analyse(&model, &metier_onnx::Bindings::default(), &limits).expect("sizes");
-    let time = |name: &str, inputs: &[&str], outputs: &[&str]| metier_infer::OperatorTime {
+    let limits = metier_onnx::OnnxLimits::default();
+    let model = metier_onnx::read_onnx(&bytes, &limits).expect("a graph");
+    let told =
+        metier_onnx::analyse_graph(&model, &metier_onnx::ShapeBindings::default(), &limits).expect("sizes");
+    let time = |name: &str, inputs: &[&str], outputs: &[&str]| metier_infer::EngineOperatorTime {
         name: name.into(),
         kind: "Conv".into(),
         inputs: inputs.iter().map(ToString::to_string).collect(),
@@ -24,8 +25,10 @@ fn joined_operators_are_found_in_the_file() {
         seconds: 1.0,
     };
     // Fused, mapped by values; and mapped by name, in a layout whose values are not the file's.
-    let shares =
-        metier_infer::shares(&told, &[time("any", &["x", "w"], &["r"]), time("y_nchwc", &["q"], &["p"])]);
+    let shares = metier_infer::match_operators(
+        &told,
+        &[time("any", &["x", "w"], &["r"]), time("y_nchwc", &["q"], &["p"])],
+    );
     assert_eq!(shares[0].operators, ["conv", "bend"]);
     assert_eq!((shares[0].multiply_adds, shares[1].multiply_adds), (Some(4 * 3 * 25), Some(2 * 4 * 25)));
     assert_eq!(shares[1].operators, ["y"]);

@@ -4,7 +4,7 @@ use crate::score::quantile;
 
 /// Loss function of a prediction.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Loss {
+pub enum LossFunction {
     /// Squared error: predicts the mean.
     Squared,
     /// Absolute error: predicts the median.
@@ -13,8 +13,8 @@ pub enum Loss {
     Quantile(f64),
 }
 
-impl Loss {
-    fn share(self) -> Option<f64> {
+impl LossFunction {
+    fn quantile_share(self) -> Option<f64> {
         match self {
             Self::Squared => None,
             Self::Absolute => Some(0.5),
@@ -22,23 +22,23 @@ impl Loss {
         }
     }
 
-    pub fn start(self, target: &[f64]) -> f64 {
+    pub fn initial_prediction(self, target: &[f64]) -> f64 {
         let mean = || target.iter().sum::<f64>() / target.len().max(1) as f64;
-        self.leaf(target.iter().copied()).unwrap_or_else(mean)
+        self.best_constant(target.iter().copied()).unwrap_or_else(mean)
     }
 
     /// Gradient and curvature at a prediction. Losses with corners have no curvature, so every row
     /// counts 1.
-    pub fn gradient(self, is: f64, said: f64) -> (f64, f64) {
-        match self.share() {
-            None => (said - is, 1.0),
-            Some(share) => (if is > said { -share } else { 1.0 - share }, 1.0),
+    pub fn gradient(self, is: f64, value: f64) -> (f64, f64) {
+        match self.quantile_share() {
+            None => (value - is, 1.0),
+            Some(share) => (if is > value { -share } else { 1.0 - share }, 1.0),
         }
     }
 
     /// The best constant for residuals; `None` if the gradients determine it.
-    pub fn leaf(self, left: impl Iterator<Item = f64>) -> Option<f64> {
-        let share = self.share()?;
+    pub fn best_constant(self, left: impl Iterator<Item = f64>) -> Option<f64> {
+        let share = self.quantile_share()?;
         let mut left: Vec<f64> = left.collect();
         left.sort_by(f64::total_cmp);
         let low = quantile(&left, share)?;
@@ -49,24 +49,24 @@ impl Loss {
     }
 
     /// The best constant for weighted residuals.
-    pub fn leaf_of(self, left: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
-        let share = self.share()?;
+    pub fn weighted_best_constant(self, left: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
+        let share = self.quantile_share()?;
         let mut left: Vec<(f64, f64)> = left.collect();
         left.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let wanted = share * left.iter().map(|(_, weight)| weight).sum::<f64>();
+        let current = share * left.iter().map(|(_, weight)| weight).sum::<f64>();
         let mut sum = 0.0;
         let reaches = |(_, weight): &&(f64, f64)| {
             sum += weight;
-            sum >= wanted
+            sum >= current
         };
         left.iter().find(reaches).or(left.last()).map(|(value, _)| *value)
     }
 
     /// Mean loss of predictions.
-    pub fn mean(self, target: &[f64], said: &[f64]) -> f64 {
-        let each = target.iter().zip(said).map(|(is, said)| {
-            let error = is - said;
-            match self.share() {
+    pub fn mean_loss(self, target: &[f64], values: &[f64]) -> f64 {
+        let each = target.iter().zip(values).map(|(is, value)| {
+            let error = is - value;
+            match self.quantile_share() {
                 None => error * error,
                 Some(share) if error > 0.0 => share * error,
                 Some(share) => (share - 1.0) * error,

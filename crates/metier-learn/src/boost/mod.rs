@@ -1,31 +1,31 @@
 //! Boosted regression trees: histogram-based, grown leaf-wise, for several losses.
 //!
-//! [`bins`] discretises features once, [`grow`] grows one tree from gradients, and [`loss`] defines
+//! [`feature_bins`] discretises features once, [`grow_tree`] grows one tree from gradients, and [`loss`] defines
 //! gradients and leaf values. This module adds up the trees. Monotone constraints hold for the sum,
 //! because every tree satisfies them. Unknown features (NaN) have a default direction at every
 //! split, learned from the rows that lack them.
 
-mod batch;
-mod bins;
-mod grow;
+mod batch_trees;
+mod feature_bins;
 mod loss;
-mod packed;
+mod packed_trees;
+mod tree_grower;
 
 use serde::{Deserialize, Serialize};
 
-pub use batch::BatchTrees;
-pub use grow::Tree;
-pub use loss::Loss;
-pub use packed::Packed;
+pub use batch_trees::BatchTrees;
+pub use loss::LossFunction;
+pub use packed_trees::PackedTrees;
+pub use tree_grower::BoostedTree;
 
 use crate::random::SplitMix64;
-use crate::{Error, Table};
-use bins::Bins;
+use crate::{Error, TrainingTable};
+use feature_bins::FeatureBins;
 
 /// Allowed direction of the target when a feature increases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Monotone {
+pub enum MonotoneConstraint {
     #[default]
     Free,
     Up,
@@ -35,7 +35,7 @@ pub enum Monotone {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Loss to minimise.
-    pub loss: Loss,
+    pub loss: LossFunction,
     pub trees: usize,
     /// Largest number of leaves of a tree.
     pub leaves: usize,
@@ -54,7 +54,7 @@ pub struct Settings {
     /// Largest number of bins of a feature.
     pub bins: usize,
     /// Constraints by feature; missing ones are free.
-    pub monotone: Vec<Monotone>,
+    pub monotone: Vec<MonotoneConstraint>,
     /// Number of trees without an improvement on the held-out set before training stops.
     pub patience: usize,
     /// Seed of all random numbers.
@@ -64,7 +64,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            loss: Loss::Squared,
+            loss: LossFunction::Squared,
             trees: 300,
             leaves: 31,
             depth: usize::MAX,
@@ -82,7 +82,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    fn check(&self, table: &Table) -> Result<(), Error> {
+    fn validate(&self, table: &TrainingTable) -> Result<(), Error> {
         let wrong = |field, got: String, want| Err(Error::Setting { field, got, want });
         if !(2..=255).contains(&self.bins) {
             return wrong("bins", self.bins.to_string(), "2 to 255");
@@ -102,13 +102,18 @@ impl Settings {
         if !(self.ridge >= 0.0 && self.ridge.is_finite()) {
             return wrong("ridge", self.ridge.to_string(), "0 or more");
         }
-        if let Loss::Quantile(share) = self.loss
+        if let LossFunction::Quantile(share) = self.loss
             && !(share > 0.0 && share < 1.0)
         {
             return wrong("loss", format!("quantile {share}"), "a share between 0 and 1");
         }
         if table.len() < 2 {
-            return Err(Error::TooLittle { what: "rows", got: table.len(), want: 2, purpose: "learn from" });
+            return Err(Error::TooFewItems {
+                what: "rows",
+                got: table.len(),
+                want: 2,
+                purpose: "learn from",
+            });
         }
         Ok(())
     }
@@ -116,18 +121,22 @@ impl Settings {
 
 /// A predictor: an initial prediction and the trees that are added to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Boosted {
+pub struct BoostedTrees {
     /// Names of the features, in the order of a row.
     pub names: Vec<String>,
     /// Prediction before the first tree.
     pub start: f64,
-    pub trees: Vec<Tree>,
+    pub trees: Vec<BoostedTree>,
 }
 
-impl Boosted {
+impl BoostedTrees {
     /// Trains on a table; a held-out set limits the number of trees by early stopping.
-    pub fn fit(table: &Table, held_out: Option<&Table>, settings: &Settings) -> Result<Self, Error> {
-        settings.check(table)?;
+    pub fn fit(
+        table: &TrainingTable,
+        held_out: Option<&TrainingTable>,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
+        settings.validate(table)?;
         if let Some(held_out) = held_out.filter(|held_out| held_out.names() != table.names()) {
             let why = format!(
                 "the held-out rows have the features {:?}; want {:?}",
@@ -136,35 +145,37 @@ impl Boosted {
             );
             return Err(Error::Table { why });
         }
-        let bins = Bins::new(table, settings.bins);
+        let bins = FeatureBins::new(table, settings.bins);
         let target = table.target();
-        let start = settings.loss.start(target);
+        let start = settings.loss.initial_prediction(target);
         let mut fitted = Self { names: table.names().to_vec(), start, trees: Vec::new() };
-        let mut said = vec![start; table.len()];
-        let mut judge = held_out.map(|held_out| Judge::new(held_out, start, settings));
+        let mut values = vec![start; table.len()];
+        let mut judge = held_out.map(|held_out| EarlyStopping::new(held_out, start, settings));
         let mut random = SplitMix64::new(settings.seed);
-        let mut grower = grow::Grower::new(&bins, settings, table.len());
+        let mut grower = tree_grower::BoostedTreeGrower::new(&bins, settings, table.len());
         for _ in 0..settings.trees {
-            let rows = sample(table.len(), settings.rows, &mut random);
-            let columns = sample(table.width(), settings.features, &mut random);
+            let rows = sample_indices(table.len(), settings.rows, &mut random);
+            let columns = sample_indices(table.width(), settings.features, &mut random);
             let mut gradients: Vec<(f64, f64)> =
-                target.iter().zip(&said).map(|(is, said)| settings.loss.gradient(*is, *said)).collect();
+                target.iter().zip(&values).map(|(is, value)| settings.loss.gradient(*is, *value)).collect();
             for ((gradient, curvature), weight) in gradients.iter_mut().zip(table.weights()) {
                 *gradient *= weight;
                 *curvature *= weight;
             }
             let leaf = |rows: &[u32]| {
-                let left = rows.iter().map(|row| target[*row as usize] - said[*row as usize]);
+                let left = rows.iter().map(|row| target[*row as usize] - values[*row as usize]);
                 match table.weights() {
-                    [] => settings.loss.leaf(left),
-                    weights => settings.loss.leaf_of(left.zip(rows.iter().map(|row| weights[*row as usize]))),
+                    [] => settings.loss.best_constant(left),
+                    weights => settings
+                        .loss
+                        .weighted_best_constant(left.zip(rows.iter().map(|row| weights[*row as usize]))),
                 }
             };
-            let Some(tree) = grower.tree(&gradients, rows, &columns, &leaf) else { break };
-            for (row, said) in said.iter_mut().enumerate() {
-                *said += tree.predict(table.row(row));
+            let Some(tree) = grower.grow_tree(&gradients, rows, &columns, &leaf) else { break };
+            for (row, value) in values.iter_mut().enumerate() {
+                *value += tree.predict(table.row(row));
             }
-            let goes_on = judge.as_mut().is_none_or(|judge| judge.goes_on(&tree));
+            let goes_on = judge.as_mut().is_none_or(|judge| judge.should_continue(&tree));
             fitted.trees.push(tree);
             if !goes_on {
                 break;
@@ -195,28 +206,28 @@ impl Boosted {
 }
 
 /// Early stopping on a held-out set.
-struct Judge<'a> {
-    table: &'a Table,
+struct EarlyStopping<'a> {
+    table: &'a TrainingTable,
     settings: &'a Settings,
-    said: Vec<f64>,
+    values: Vec<f64>,
     best: f64,
     best_trees: usize,
     trees: usize,
 }
 
-impl<'a> Judge<'a> {
-    fn new(table: &'a Table, start: f64, settings: &'a Settings) -> Self {
-        let said = vec![start; table.len()];
-        let best = settings.loss.mean(table.target(), &said);
-        Self { table, settings, said, best, best_trees: 0, trees: 0 }
+impl<'a> EarlyStopping<'a> {
+    fn new(table: &'a TrainingTable, start: f64, settings: &'a Settings) -> Self {
+        let values = vec![start; table.len()];
+        let best = settings.loss.mean_loss(table.target(), &values);
+        Self { table, settings, values, best, best_trees: 0, trees: 0 }
     }
 
-    fn goes_on(&mut self, tree: &Tree) -> bool {
+    fn should_continue(&mut self, tree: &BoostedTree) -> bool {
         self.trees += 1;
-        for (row, said) in self.said.iter_mut().enumerate() {
-            *said += tree.predict(self.table.row(row));
+        for (row, value) in self.values.iter_mut().enumerate() {
+            *value += tree.predict(self.table.row(row));
         }
-        let loss = self.settings.loss.mean(self.table.target(), &self.said);
+        let loss = self.settings.loss.mean_loss(self.table.target(), &self.values);
         if loss < self.best {
             self.best = loss;
             self.best_trees = self.trees;
@@ -226,7 +237,7 @@ impl<'a> Judge<'a> {
 }
 
 /// Indices below `count`, all or a random share of them, ascending.
-fn sample(count: usize, share: f64, random: &mut SplitMix64) -> Vec<u32> {
+fn sample_indices(count: usize, share: f64, random: &mut SplitMix64) -> Vec<u32> {
     let mut all: Vec<u32> = (0..count as u32).collect();
     if share < 1.0 {
         let keep = ((count as f64 * share).round() as usize).clamp(1, count.max(1));

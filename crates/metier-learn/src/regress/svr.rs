@@ -1,9 +1,9 @@
 //! ε-support vector regression with a Gaussian kernel, solved pairwise as in LIBSVM (Fan, Chen and
 //! Lin 2005), to its tolerance.
 
-use super::{check, too_many};
+use super::{check_row_count, check_training_rows};
 use crate::Error;
-use crate::algebra::{Matrix, dot};
+use crate::linear_algebra::{DenseMatrix, dot_product};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
@@ -15,8 +15,8 @@ pub struct Settings {
 
 /// A sum of kernels over the support vectors.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Svr {
-    vectors: Matrix,
+pub struct SupportVectorRegression {
+    vectors: DenseMatrix,
     weights: Vec<f64>,
     bias: f64,
     gamma: f64,
@@ -27,7 +27,7 @@ fn kernel(a: &[f64], b: &[f64], gamma: f64) -> f64 {
 }
 
 /// One over the number of features times their joint variance: scikit-learn's "scale".
-fn gamma_of(x: &Matrix) -> f64 {
+fn scale_gamma(x: &DenseMatrix) -> f64 {
     let count = (x.rows() * x.width()) as f64;
     let all = || (0..x.rows()).flat_map(|row| x.row(row).iter());
     let mean = all().sum::<f64>() / count;
@@ -35,19 +35,19 @@ fn gamma_of(x: &Matrix) -> f64 {
     if variance > 0.0 { 1.0 / (x.width() as f64 * variance) } else { 1.0 }
 }
 
-impl Svr {
-    pub fn fit(x: &Matrix, y: &[f64], settings: Settings) -> Result<Self, Error> {
-        check(x, y, 2)?;
-        too_many(y.len())?;
+impl SupportVectorRegression {
+    pub fn fit(x: &DenseMatrix, y: &[f64], settings: Settings) -> Result<Self, Error> {
+        check_training_rows(x, y, 2)?;
+        check_row_count(y.len())?;
         if !(settings.cost > 0.0 && settings.epsilon >= 0.0) {
             let got = format!("{settings:?}");
             return Err(Error::Setting { field: "cost", got, want: "above 0, and epsilon not below 0" });
         }
-        let gamma = gamma_of(x);
-        let (weights, bias) = Solver::new(x, y, gamma, settings).solve();
+        let gamma = scale_gamma(x);
+        let (weights, bias) = SvrSolver::new(x, y, gamma, settings).solve();
         let keep: Vec<usize> = (0..y.len()).filter(|row| weights[*row] != 0.0).collect();
         Ok(Self {
-            vectors: x.select(&keep),
+            vectors: x.select_rows(&keep),
             weights: keep.iter().map(|row| weights[*row]).collect(),
             bias,
             gamma,
@@ -59,12 +59,12 @@ impl Svr {
         // A file may have more weights than vectors.
         let count = self.weights.len().min(self.vectors.rows());
         let kernels: Vec<f64> = (0..count).map(|at| kernel(self.vectors.row(at), row, self.gamma)).collect();
-        dot(&self.weights, &kernels) + self.bias
+        dot_product(&self.weights, &kernels) + self.bias
     }
 }
 
 /// State of the solver, with two dual variables per row.
-struct Solver {
+struct SvrSolver {
     rows: usize,
     kernels: Vec<f32>,
     cost: f64,
@@ -73,10 +73,10 @@ struct Solver {
 }
 
 const TOLERANCE: f64 = 1e-3;
-const TINY: f64 = 1e-12;
+const MIN_CURVATURE: f64 = 1e-12;
 
-impl Solver {
-    fn new(x: &Matrix, y: &[f64], gamma: f64, settings: Settings) -> Self {
+impl SvrSolver {
+    fn new(x: &DenseMatrix, y: &[f64], gamma: f64, settings: Settings) -> Self {
         let rows = y.len();
         let mut kernels = vec![0f32; rows * rows];
         for a in 0..rows {
@@ -101,7 +101,7 @@ impl Solver {
         if at < self.rows { 1.0 } else { -1.0 }
     }
 
-    fn row(&self, at: usize) -> &[f32] {
+    fn kernel_row(&self, at: usize) -> &[f32] {
         let row = at % self.rows;
         &self.kernels[row * self.rows..(row + 1) * self.rows]
     }
@@ -115,7 +115,7 @@ impl Solver {
     }
 
     /// The pair with the largest gain; `None` at the optimum.
-    fn pair(&self) -> Option<(usize, usize)> {
+    fn select_pair(&self) -> Option<(usize, usize)> {
         let slope = |at: usize| -self.sign(at) * self.gradient[at];
         let mut first = None;
         let mut highest = f64::NEG_INFINITY;
@@ -125,7 +125,7 @@ impl Solver {
             }
         }
         let first = first?;
-        let kernels = self.row(first);
+        let kernels = self.kernel_row(first);
         let (mut second, mut lowest, mut best) = (None, f64::INFINITY, f64::INFINITY);
         for at in 0..2 * self.rows {
             if !self.can_fall(at) {
@@ -136,7 +136,7 @@ impl Solver {
             let gap = highest - own;
             if gap > 0.0 {
                 // Every row has distance 0 from itself, so its kernel is 1.
-                let bend = (2.0 - 2.0 * f64::from(kernels[at % self.rows])).max(TINY);
+                let bend = (2.0 - 2.0 * f64::from(kernels[at % self.rows])).max(MIN_CURVATURE);
                 let gain = -gap * gap / bend;
                 if gain < best {
                     (best, second) = (gain, Some(at));
@@ -149,16 +149,16 @@ impl Solver {
     fn solve(mut self) -> (Vec<f64>, f64) {
         let most = (100 * self.rows).max(10_000_000);
         for _ in 0..most {
-            let Some((i, j)) = self.pair() else { break };
-            self.step(i, j);
+            let Some((i, j)) = self.select_pair() else { break };
+            self.update_pair(i, j);
         }
         let weights = (0..self.rows).map(|row| self.alpha[row] - self.alpha[row + self.rows]).collect();
         (weights, self.bias())
     }
 
-    fn step(&mut self, i: usize, j: usize) {
+    fn update_pair(&mut self, i: usize, j: usize) {
         let (sign_i, sign_j) = (self.sign(i), self.sign(j));
-        let bend = (2.0 - 2.0 * f64::from(self.row(i)[j % self.rows])).max(TINY);
+        let bend = (2.0 - 2.0 * f64::from(self.kernel_row(i)[j % self.rows])).max(MIN_CURVATURE);
         // Step along the line that keeps the constraint: i moves by sign_i · t, j by −sign_j · t.
         let mut t = (-sign_i * self.gradient[i] + sign_j * self.gradient[j]) / bend;
         let room = |alpha: f64, direction: f64| if direction > 0.0 { self.cost - alpha } else { alpha };

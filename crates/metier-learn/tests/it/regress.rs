@@ -1,19 +1,19 @@
 //! The regressors reproduce scikit-learn, SciPy and XGBoost (`fixtures/regress.json`, recorded by
 //! `fixtures/regress.py`).
 
-use metier_learn::algebra::Matrix;
-use metier_learn::regress::exact::{Exact, Settings};
-use metier_learn::regress::forest::{self, Forest};
-use metier_learn::regress::knn::Neighbours;
-use metier_learn::regress::linear::{least_squares, not_negative, polynomial};
-use metier_learn::regress::svr::{self, Svr};
-use metier_learn::regress::{curve, sgd};
-use metier_learn::xgboost::XGBoost;
+use metier_learn::linear_algebra::DenseMatrix;
+use metier_learn::regress::exact_boosting::{ExactBoostedTrees, Settings};
+use metier_learn::regress::linear::{least_squares, non_negative_least_squares, polynomial_features};
+use metier_learn::regress::nearest_neighbours::NearestNeighbours;
+use metier_learn::regress::quantile_forest::{self, QuantileForest};
+use metier_learn::regress::svr::{self, SupportVectorRegression};
+use metier_learn::regress::{curve_fit, sgd};
+use metier_learn::xgboost::XgboostPredictor;
 use serde_json::Value;
 
 struct Recorded {
     all: Value,
-    x: Matrix,
+    x: DenseMatrix,
     y: Vec<f64>,
     asked: Vec<Vec<f64>>,
     truth: Vec<f64>,
@@ -29,7 +29,7 @@ fn recorded() -> Recorded {
     let train = all["train"].as_u64().unwrap() as usize;
     let y = numbers(&all["y"]);
     Recorded {
-        x: Matrix::from_rows(&rows[..train]).unwrap(),
+        x: DenseMatrix::from_rows(&rows[..train]).unwrap(),
         y: y[..train].to_vec(),
         asked: rows[train..].to_vec(),
         truth: y[train..].to_vec(),
@@ -51,19 +51,20 @@ fn straight_lines_are_those_of_scikit_learn() {
     let recorded = recorded();
     let line = least_squares(&recorded.x, &recorded.y).unwrap();
     assert!(recorded.off("least_squares", |row| line.predict(row)) < 1e-9);
-    let line = not_negative(&recorded.x, &recorded.y).unwrap();
+    let line = non_negative_least_squares(&recorded.x, &recorded.y).unwrap();
     assert!(line.weights.iter().all(|weight| *weight >= 0.0) && line.weights.contains(&0.0));
     assert!(recorded.off("not_negative", |row| line.predict(row)) < 1e-6);
-    let rows: Vec<Vec<f64>> = (0..recorded.x.rows()).map(|row| polynomial(recorded.x.row(row))).collect();
-    let line = least_squares(&Matrix::from_rows(&rows).unwrap(), &recorded.y).unwrap();
-    assert!(recorded.off("polynomial", |row| line.predict(&polynomial(row))) < 1e-8);
+    let rows: Vec<Vec<f64>> =
+        (0..recorded.x.rows()).map(|row| polynomial_features(recorded.x.row(row))).collect();
+    let line = least_squares(&DenseMatrix::from_rows(&rows).unwrap(), &recorded.y).unwrap();
+    assert!(recorded.off("polynomial", |row| line.predict(&polynomial_features(row))) < 1e-8);
 }
 
 #[test]
 fn a_descent_ends_where_scikit_learns_does() {
     // scikit-learn uses another order of rows: the recorded values are the mean over 20 orders.
     let recorded = recorded();
-    let line = sgd::fit(&recorded.x, &recorded.y, 1).unwrap();
+    let line = sgd::fit_sgd(&recorded.x, &recorded.y, 1).unwrap();
     let off = recorded.off("sgd", |row| line.predict(row));
     assert!(off < 0.5, "{off}");
 }
@@ -71,9 +72,11 @@ fn a_descent_ends_where_scikit_learns_does() {
 #[test]
 fn neighbours_and_support_vectors_are_those_of_scikit_learn() {
     let recorded = recorded();
-    let near = Neighbours::fit(&recorded.x, &recorded.y, 6).unwrap();
+    let near = NearestNeighbours::fit(&recorded.x, &recorded.y, 6).unwrap();
     assert!(recorded.off("neighbours", |row| near.predict(row)) < 1e-9);
-    let vectors = Svr::fit(&recorded.x, &recorded.y, svr::Settings { cost: 1.0, epsilon: 0.2 }).unwrap();
+    let vectors =
+        SupportVectorRegression::fit(&recorded.x, &recorded.y, svr::Settings { cost: 1.0, epsilon: 0.2 })
+            .unwrap();
     let off = recorded.off("svr", |row| vectors.predict(row));
     assert!(off < 5e-3, "{off}");
 }
@@ -81,7 +84,7 @@ fn neighbours_and_support_vectors_are_those_of_scikit_learn() {
 #[test]
 fn boosted_trees_are_those_of_scikit_learn_and_xgboost() {
     let recorded = recorded();
-    let trees = Exact::fit(&recorded.x, &recorded.y, Settings::SCIKIT, None).unwrap();
+    let trees = ExactBoostedTrees::fit(&recorded.x, &recorded.y, Settings::SCIKIT, None).unwrap();
     // If two features split rows equally, scikit-learn picks one at random and this crate the
     // first: a few rows differ.
     let want = numbers(&recorded.all["gradient_boosting"]);
@@ -90,7 +93,7 @@ fn boosted_trees_are_those_of_scikit_learn_and_xgboost() {
     assert!(off.iter().sum::<f64>() / (off.len() as f64) < 0.06, "{off:?}");
     assert!(off.iter().filter(|off| **off < 1e-6).count() >= 10, "{off:?}");
     let settings = Settings { trees: 20, ..Settings::XGBOOST };
-    let trees = Exact::fit(&recorded.x, &recorded.y, settings, None).unwrap();
+    let trees = ExactBoostedTrees::fit(&recorded.x, &recorded.y, settings, None).unwrap();
     let off = recorded.off("xgboost", |row| trees.predict(row));
     assert!(off < 1e-3, "{off}");
 }
@@ -99,12 +102,12 @@ fn boosted_trees_are_those_of_scikit_learn_and_xgboost() {
 fn a_file_for_xgboost_gives_the_same_numbers_and_boosting_goes_on_from_it() {
     let recorded = recorded();
     let ten = Settings { trees: 10, ..Settings::XGBOOST };
-    let half = Exact::fit(&recorded.x, &recorded.y, ten, None).unwrap();
-    let whole = Exact::fit(&recorded.x, &recorded.y, ten, Some(&half)).unwrap();
-    let once = Exact::fit(&recorded.x, &recorded.y, Settings { trees: 20, ..ten }, None).unwrap();
+    let half = ExactBoostedTrees::fit(&recorded.x, &recorded.y, ten, None).unwrap();
+    let whole = ExactBoostedTrees::fit(&recorded.x, &recorded.y, ten, Some(&half)).unwrap();
+    let once = ExactBoostedTrees::fit(&recorded.x, &recorded.y, Settings { trees: 20, ..ten }, None).unwrap();
     assert_eq!((half.trees(), whole.trees()), (10, 20));
     assert_eq!(whole, once);
-    let read = XGBoost::read(&whole.to_xgboost().to_string()).unwrap();
+    let read = XgboostPredictor::parse(&whole.to_xgboost().to_string()).unwrap();
     for row in &recorded.asked {
         let single: Vec<f32> = row.iter().map(|value| *value as f32).collect();
         assert_eq!(f64::from(read.predict(&single)), whole.predict(row));
@@ -123,22 +126,23 @@ fn curves_reach_scipys_least_squares() {
     ];
     for (name, form) in curves {
         let want = recorded.all[name]["loss"].as_f64().unwrap();
-        let (_, loss) = curve::fit(&s, &recorded.y, &numbers(&recorded.all[name]["start"]), form).unwrap();
+        let (_, loss) =
+            curve_fit::fit_curve(&s, &recorded.y, &numbers(&recorded.all[name]["start"]), form).unwrap();
         assert!(loss < want * 1.001, "{name}: {loss}, SciPy {want}");
     }
-    assert!(curve::fit(&s, &recorded.y, &[f64::NAN, 0.0, 0.0], curves[0].1).is_err());
+    assert!(curve_fit::fit_curve(&s, &recorded.y, &[f64::NAN, 0.0, 0.0], curves[0].1).is_err());
 }
 
 #[test]
 fn a_forest_tells_quantiles_and_its_file_gives_them_back() {
     let recorded = recorded();
-    let settings = forest::Settings { trees: 50, leaf_rows: 5, seed: 1 };
+    let settings = quantile_forest::Settings { trees: 50, leaf_rows: 5, seed: 1 };
     let weights = vec![1.0; recorded.y.len()];
-    let forest = Forest::fit(&recorded.x, &recorded.y, &recorded.y, &weights, settings).unwrap();
+    let forest = QuantileForest::fit(&recorded.x, &recorded.y, &recorded.y, &weights, settings).unwrap();
     let mean = recorded.y.iter().sum::<f64>() / recorded.y.len() as f64;
     let (mut missed, mut plain) = (0.0, 0.0);
     for (row, truth) in recorded.asked.iter().zip(&recorded.truth) {
-        let alike = forest.alike(row);
+        let alike = forest.find_similar_rows(row);
         assert!((alike.total() - 1.0).abs() < 1e-9);
         let [low, middle, high] = [0.1, 0.5, 0.9].map(|share| alike.quantile(share, |_| 1.0));
         assert!(low <= middle && middle <= high && low < high);
@@ -147,13 +151,13 @@ fn a_forest_tells_quantiles_and_its_file_gives_them_back() {
     }
     assert!(missed < 0.4 * plain, "{missed} of {plain}");
     let text = serde_json::to_string(&forest).unwrap();
-    assert_eq!(serde_json::from_str::<Forest>(&text).unwrap(), forest);
+    assert_eq!(serde_json::from_str::<QuantileForest>(&text).unwrap(), forest);
     for (broken, why) in [
         (r#""count":51"#, "trees"),
         (r#""count":50,"more":1,"weights":[1.0,1.0]"#, "duplicate field `weights`"),
     ] {
         let wrong = text.replace(r#""count":50"#, broken);
-        let error = serde_json::from_str::<Forest>(&wrong).unwrap_err().to_string();
+        let error = serde_json::from_str::<QuantileForest>(&wrong).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }
@@ -162,10 +166,10 @@ fn a_forest_tells_quantiles_and_its_file_gives_them_back() {
 fn rows_of_a_forest_count_what_they_are_said_to() {
     let recorded = recorded();
     let rows = recorded.y.len();
-    let settings = forest::Settings { trees: 20, leaf_rows: 5, seed: 1 };
+    let settings = quantile_forest::Settings { trees: 20, leaf_rows: 5, seed: 1 };
     let middle = |weights: &[f64]| {
-        let forest = Forest::fit(&recorded.x, &recorded.y, &recorded.y, weights, settings).unwrap();
-        let said = recorded.asked.iter().map(|row| forest.alike(row).quantile(0.5, |_| 1.0));
+        let forest = QuantileForest::fit(&recorded.x, &recorded.y, &recorded.y, weights, settings).unwrap();
+        let said = recorded.asked.iter().map(|row| forest.find_similar_rows(row).quantile(0.5, |_| 1.0));
         said.sum::<f64>() / recorded.asked.len() as f64
     };
     let mean = recorded.y.iter().sum::<f64>() / rows as f64;
@@ -174,5 +178,5 @@ fn rows_of_a_forest_count_what_they_are_said_to() {
     };
     let (low, plain, high) = (middle(&heavy(false)), middle(&vec![1.0; rows]), middle(&heavy(true)));
     assert!(low < plain && plain < high, "{low} {plain} {high}");
-    assert!(Forest::fit(&recorded.x, &recorded.y, &recorded.y, &vec![0.0; rows], settings).is_err());
+    assert!(QuantileForest::fit(&recorded.x, &recorded.y, &recorded.y, &vec![0.0; rows], settings).is_err());
 }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use metier_learn::xgboost::XGBoost;
+use metier_learn::xgboost::XgboostPredictor;
 use serde_json::{Value, json};
 
 fn shared() -> Option<PathBuf> {
@@ -32,7 +32,7 @@ fn published_predictors_give_the_recorded_numbers_to_the_last_bit() {
             let path = files.join(format!("{component}.json"));
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
             let predictor =
-                XGBoost::read(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                XgboostPredictor::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             for (row, want) in entry["inputs"].as_array().unwrap().iter().zip(powers.as_array().unwrap()) {
                 let row: Vec<f32> = row
                     .as_array()
@@ -69,7 +69,7 @@ fn small() -> Value {
 
 #[test]
 fn a_row_goes_left_below_the_threshold_and_where_the_feature_is_not_known() {
-    let predictor = XGBoost::read(&small().to_string()).unwrap();
+    let predictor = XgboostPredictor::parse(&small().to_string()).unwrap();
     assert_eq!(predictor.names, ["a", "b"]);
     for (row, want) in [([0.0, 0.4999], -1.0), ([0.0, 0.5], 4.0), ([0.0, f32::NAN], -1.0)] {
         assert_eq!(predictor.predict(&row), want, "{row:?}");
@@ -81,12 +81,12 @@ fn files_that_are_not_one_are_refused_by_field() {
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut file = small();
         change(&mut file);
-        XGBoost::read(&file.to_string()).unwrap_err().to_string()
+        XgboostPredictor::parse(&file.to_string()).unwrap_err().to_string()
     };
     let tree = |file: &mut Value, field: &str, value: Value| {
         file["learner"]["gradient_booster"]["model"]["trees"][0][field] = value;
     };
-    assert!(XGBoost::read("{").unwrap_err().to_string().contains("is no JSON"));
+    assert!(XgboostPredictor::parse("{").unwrap_err().to_string().contains("is no JSON"));
     assert!(
         changed(&|file| file["learner"]["objective"]["name"] = json!("multi:softmax"))
             .contains("objective.name")

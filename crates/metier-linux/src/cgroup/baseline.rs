@@ -8,10 +8,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 
-use super::{Group, Totals};
+use super::{CgroupTotals, RunCgroup};
 
 /// Reads the counters and resets the memory high-water mark.
-pub fn take(group: &mut Group) -> Totals {
+pub fn read_baseline(group: &mut RunCgroup) -> CgroupTotals {
     let mut is_reset = false;
     if let Some(folder) = group.v1.get("memory") {
         let _ = fs::write(folder.join("memory.force_empty"), "0");
@@ -21,15 +21,15 @@ pub fn take(group: &mut Group) -> Totals {
         if let Ok(bytes) = cache {
             let _ = fs::write(folder.join("memory.reclaim"), bytes.trim());
         }
-        group.peak = reset(&folder.join("memory.peak"));
+        group.peak = reset_peak(&folder.join("memory.peak"));
         is_reset = group.peak.is_some();
     }
-    let mut totals = Totals::read(group);
+    let mut totals = CgroupTotals::read(group);
     totals.is_peak_foreign = !is_reset && totals.peak_memory.is_some();
     totals
 }
 
-fn reset(file: &std::path::Path) -> Option<File> {
+fn reset_peak(file: &std::path::Path) -> Option<File> {
     let mut file: File = OpenOptions::new().read(true).write(true).open(file).ok()?;
     file.write_all(b"reset").ok()?;
     Some(file)

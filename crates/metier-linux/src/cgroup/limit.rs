@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use metier_types::{Bytes, Missing};
+use metier_types::{Bytes, MissingReason};
 
-use super::{Group, Place};
+use super::{CgroupMembership, RunCgroup};
 
 /// Period of the CPU quota, in microseconds.
 const PERIOD_US: u64 = 100_000;
 
 /// Resource limits of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct GroupLimits {
+pub struct CgroupLimits {
     /// Number of cores, for example 0.5.
     pub cpu: Option<f64>,
     pub memory: Option<Bytes>,
@@ -29,9 +29,9 @@ pub struct LimitRefusal {
 }
 
 /// Applies limits to a group and returns them as the record shows them.
-pub fn apply(
-    group: &mut Result<Group, Missing>,
-    limits: GroupLimits,
+pub fn apply_limits(
+    group: &mut Result<RunCgroup, MissingReason>,
+    limits: CgroupLimits,
     name: &str,
 ) -> Result<BTreeMap<String, String>, LimitRefusal> {
     let mut shown = BTreeMap::new();
@@ -48,7 +48,7 @@ pub fn apply(
                 return Err(refuse("--memory", "the run has no group with the memory controller".into()));
             }
         };
-        write(&file, &memory.0.to_string()).map_err(|reason| refuse("--memory", reason))?;
+        write_limit(&file, &memory.0.to_string()).map_err(|reason| refuse("--memory", reason))?;
         // Without this, a run would swap instead of reaching its limit.
         if let Some(folder) = group.v1.get("memory") {
             let _ = fs::write(folder.join("memory.memsw.limit_in_bytes"), memory.0.to_string());
@@ -61,14 +61,14 @@ pub fn apply(
         let quota = ((cores * PERIOD_US as f64).round() as u64).max(1000);
         if group.v1.is_empty() {
             let Some(folder) = &group.v2 else { return Err(refuse("--cpus", "the run has no group".into())) };
-            write(&folder.join("cpu.max"), &format!("{quota} {PERIOD_US}"))
+            write_limit(&folder.join("cpu.max"), &format!("{quota} {PERIOD_US}"))
                 .map_err(|reason| refuse("--cpus", reason))?;
-            group.around = Place { v2: Some(folder.clone()), ..Place::default() };
+            group.around = CgroupMembership { v2: Some(folder.clone()), ..CgroupMembership::default() };
         } else {
             let folder =
-                group.add_v1("cpu", name).map_err(|missing| refuse("--cpus", missing.to_string()))?;
-            write(&folder.join("cpu.cfs_period_us"), &PERIOD_US.to_string())
-                .and_then(|()| write(&folder.join("cpu.cfs_quota_us"), &quota.to_string()))
+                group.add_v1_folder("cpu", name).map_err(|missing| refuse("--cpus", missing.to_string()))?;
+            write_limit(&folder.join("cpu.cfs_period_us"), &PERIOD_US.to_string())
+                .and_then(|()| write_limit(&folder.join("cpu.cfs_quota_us"), &quota.to_string()))
                 .map_err(|reason| refuse("--cpus", reason))?;
             group.around.v1.insert("cpu".to_string(), folder);
         }
@@ -77,7 +77,7 @@ pub fn apply(
     Ok(shown)
 }
 
-fn write(file: &Path, text: &str) -> Result<(), String> {
+fn write_limit(file: &Path, text: &str) -> Result<(), String> {
     fs::write(file, text).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             format!("{} does not exist: the controller is not delegated to the run's group", file.display())

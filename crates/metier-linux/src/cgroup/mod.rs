@@ -1,19 +1,19 @@
 //! The run's own control group, the reference for its resource use.
 //!
 //! [`mounts`] locates the control groups of this host. [`group`] creates and removes a group, and
-//! [`counters`] reads it. [`scope`] requests one from systemd for an ordinary user, and [`slice`]
-//! requests one around a container whose engine uses the systemd cgroup driver. [`naming`]
+//! [`read_counters`] reads it. [`systemd_scope`] requests one from systemd for an ordinary user, and [`systemd_slice`]
+//! requests one around a container whose engine uses the systemd cgroup driver. [`group_identity`]
 //! identifies the container, pod, run or unit of any group.
 
 pub mod baseline;
-pub mod counters;
 pub mod group;
+pub mod group_identity;
 pub mod limit;
 pub mod mounts;
-pub mod naming;
-pub mod scope;
-pub mod slice;
+pub mod systemd_scope;
+pub mod systemd_slice;
+pub mod usage;
 
-pub use counters::{Meter, Sample, Totals};
-pub use group::{Group, GroupFolders};
-pub use mounts::Place;
+pub use group::{GroupFolders, RunCgroup};
+pub use mounts::CgroupMembership;
+pub use usage::{CgroupMeter, CgroupSample, CgroupTotals};

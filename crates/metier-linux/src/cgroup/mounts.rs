@@ -12,7 +12,7 @@ const CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "blkio"];
 
 /// The control groups of a process in each hierarchy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct CgroupMembership {
     /// Folder of its version 2 group.
     pub v2: Option<PathBuf>,
     /// Mount point of version 2.
@@ -21,9 +21,9 @@ pub struct Place {
     pub v1: BTreeMap<String, PathBuf>,
 }
 
-impl Place {
+impl CgroupMembership {
     /// Reads the groups of a process (`self` or a number) below a `/proc`.
-    pub fn of(proc: &Path, process: &str) -> Self {
+    pub fn read(proc: &Path, process: &str) -> Self {
         let read = |name: &str| std::fs::read_to_string(proc.join(process).join(name)).unwrap_or_default();
         // These mounts are of this process's namespace; the other process may have different ones.
         let mounts = std::fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
@@ -33,7 +33,7 @@ impl Place {
     /// Parses the texts of the two files.
     pub fn parse(mountinfo: &str, cgroup: &str) -> Self {
         let mut place = Self::default();
-        let mounts: Vec<Mount> = mountinfo.lines().filter_map(Mount::parse).collect();
+        let mounts: Vec<CgroupMount> = mountinfo.lines().filter_map(CgroupMount::parse).collect();
         for line in cgroup.lines() {
             let mut fields = line.splitn(3, ':');
             let (Some(number), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next())
@@ -42,15 +42,15 @@ impl Place {
             };
             if number == "0" && controllers.is_empty() {
                 if let Some(mount) = mounts.iter().find(|m| m.version == 2) {
-                    place.v2 = Some(mount.folder(path));
+                    place.v2 = Some(mount.group_folder(path));
                     place.v2_mount = Some(mount.point.clone());
                 }
                 continue;
             }
             for controller in controllers.split(',').filter(|c| !c.starts_with("name=")) {
-                let has = |m: &&Mount| m.version == 1 && m.controllers.iter().any(|c| c == controller);
+                let has = |m: &&CgroupMount| m.version == 1 && m.controllers.iter().any(|c| c == controller);
                 if let Some(mount) = mounts.iter().find(has) {
-                    place.v1.insert(controller.to_string(), mount.folder(path));
+                    place.v1.insert(controller.to_string(), mount.group_folder(path));
                 }
             }
         }
@@ -59,9 +59,9 @@ impl Place {
 
     /// The root of every hierarchy, preferring mounts below `sys`. A container that observes its
     /// host has the host's mounts there, in addition to its own.
-    pub fn top(proc: &Path, sys: &Path) -> Self {
+    pub fn hierarchy_roots(proc: &Path, sys: &Path) -> Self {
         let text = std::fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
-        let mut mounts: Vec<Mount> = text.lines().filter_map(Mount::parse).collect();
+        let mut mounts: Vec<CgroupMount> = text.lines().filter_map(CgroupMount::parse).collect();
         if mounts.iter().any(|mount| mount.point.starts_with(sys)) {
             mounts.retain(|mount| mount.point.starts_with(sys));
         }
@@ -82,14 +82,14 @@ impl Place {
     }
 
     /// Whether version 1 accounts CPU time or memory.
-    pub fn accounts_on_v1(&self) -> bool {
+    pub fn uses_v1_accounting(&self) -> bool {
         self.v1.contains_key("cpuacct") || self.v1.contains_key("memory")
     }
 }
 
 /// One control group mount.
 #[derive(Debug, Clone)]
-pub struct Mount {
+pub struct CgroupMount {
     pub version: u8,
     root: String,
     pub point: PathBuf,
@@ -97,9 +97,9 @@ pub struct Mount {
 }
 
 /// All hierarchies from their roots; `None` if one of them is mounted from a subfolder only.
-pub fn roots_of_hierarchies(proc: &Path) -> Option<Vec<Mount>> {
+pub fn full_hierarchies(proc: &Path) -> Option<Vec<CgroupMount>> {
     let text = std::fs::read_to_string(proc.join("self/mountinfo")).ok()?;
-    let mut mounts: Vec<Mount> = text.lines().filter_map(Mount::parse).collect();
+    let mut mounts: Vec<CgroupMount> = text.lines().filter_map(CgroupMount::parse).collect();
     // The same hierarchy may be mounted twice.
     let mut seen = Vec::new();
     mounts.retain(|mount| {
@@ -111,10 +111,10 @@ pub fn roots_of_hierarchies(proc: &Path) -> Option<Vec<Mount>> {
     (!mounts.is_empty() && mounts.iter().all(|mount| mount.root == "/")).then_some(mounts)
 }
 
-impl Mount {
+impl CgroupMount {
     /// Whether this is the version 1 hierarchy of a controller.
-    pub fn has(&self, controller: &str) -> bool {
-        self.version == 1 && self.controllers.iter().any(|one| one == controller)
+    pub fn has_controller(&self, controller: &str) -> bool {
+        self.version == 1 && self.controllers.iter().any(|text| text == controller)
     }
 
     /// Parses a line such as
@@ -138,7 +138,7 @@ impl Mount {
     }
 
     /// Folder of a group path under this mount; a mount may show only a part of the tree.
-    fn folder(&self, path: &str) -> PathBuf {
+    fn group_folder(&self, path: &str) -> PathBuf {
         let inside = if self.root == "/" {
             Some(path)
         } else {
@@ -194,17 +194,17 @@ mod tests {
 
     #[test]
     fn controllers_mounted_apart_are_found_one_by_one() {
-        let place = Place::parse(HYBRID, "4:memory:/box/a\n2:cpuacct:/\n1:cpu:/\n0::/\n");
+        let place = CgroupMembership::parse(HYBRID, "4:memory:/box/a\n2:cpuacct:/\n1:cpu:/\n0::/\n");
         assert_eq!(place.v1["memory"], Path::new("/sys/fs/cgroup/memory/box/a"));
         assert_eq!(place.v1["cpuacct"], Path::new("/sys/fs/cgroup/cpuacct"));
         assert_eq!(place.v2.as_deref(), Some(Path::new("/sys/fs/cgroup/unified")));
-        assert!(place.accounts_on_v1());
+        assert!(place.uses_v1_accounting());
     }
 
     #[test]
     fn controllers_mounted_together_share_a_folder() {
         let mounts = "31 30 0:26 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
-        let place = Place::parse(mounts, "3:cpu,cpuacct:/user.slice\n");
+        let place = CgroupMembership::parse(mounts, "3:cpu,cpuacct:/user.slice\n");
         assert_eq!(place.v1["cpu"], place.v1["cpuacct"]);
         assert_eq!(place.v1["cpu"], Path::new("/sys/fs/cgroup/cpu,cpuacct/user.slice"));
     }
@@ -212,22 +212,22 @@ mod tests {
     #[test]
     fn pure_version_2_has_one_folder() {
         let mounts = "30 21 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-        let place = Place::parse(mounts, "0::/user.slice/user-1000.slice/session-1.scope\n");
+        let place = CgroupMembership::parse(mounts, "0::/user.slice/user-1000.slice/session-1.scope\n");
         assert_eq!(
             place.v2.as_deref(),
             Some(Path::new("/sys/fs/cgroup/user.slice/user-1000.slice/session-1.scope"))
         );
-        assert!(!place.accounts_on_v1());
+        assert!(!place.uses_v1_accounting());
     }
 
     #[test]
     fn a_container_that_sees_a_part_of_the_tree_stays_inside_it() {
         let mounts = "30 21 0:25 /docker/abc /sys/fs/cgroup/memory\\040x rw - cgroup cgroup rw,memory\n";
-        let inside = Place::parse(mounts, "4:memory:/docker/abc/job\n");
+        let inside = CgroupMembership::parse(mounts, "4:memory:/docker/abc/job\n");
         assert_eq!(inside.v1["memory"], Path::new("/sys/fs/cgroup/memory x/job"));
-        let outside = Place::parse(mounts, "4:memory:/docker/abcdef\n");
+        let outside = CgroupMembership::parse(mounts, "4:memory:/docker/abcdef\n");
         assert_eq!(outside.v1["memory"], Path::new("/sys/fs/cgroup/memory x"));
-        let above = Place::parse("30 21 0:25 / /cg rw - cgroup2 cgroup2 rw\n", "0::/../../x\n");
+        let above = CgroupMembership::parse("30 21 0:25 / /cg rw - cgroup2 cgroup2 rw\n", "0::/../../x\n");
         assert_eq!(above.v2.as_deref(), Some(Path::new("/cg")));
     }
 
@@ -239,15 +239,18 @@ mod tests {
         let host = "40 21 0:25 / /host/sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
             41 21 0:26 / /host/sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
         std::fs::write(folder.path().join("self/mountinfo"), format!("{own}{host}")).unwrap();
-        let top = Place::top(folder.path(), Path::new("/host/sys"));
+        let top = CgroupMembership::hierarchy_roots(folder.path(), Path::new("/host/sys"));
         assert_eq!(top.v1["memory"], Path::new("/host/sys/fs/cgroup/memory"));
         assert_eq!(top.v1["cpu"], top.v1["cpuacct"]);
-        let near = Place::top(folder.path(), Path::new("/elsewhere"));
+        let near = CgroupMembership::hierarchy_roots(folder.path(), Path::new("/elsewhere"));
         assert_eq!(near.v1["memory"], Path::new("/sys/fs/cgroup/memory"));
     }
 
     #[test]
     fn nonsense_is_no_place() {
-        assert_eq!(Place::parse("x\n - \n1 2 - cgroup\n", "1\n2:3\n:::\n"), Place::default());
+        assert_eq!(
+            CgroupMembership::parse("x\n - \n1 2 - cgroup\n", "1\n2:3\n:::\n"),
+            CgroupMembership::default()
+        );
     }
 }

@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use metier_linux::packet_socket::Peer;
+use metier_linux::packet_socket::SocketPeer;
 
 /// Asks the kernel to say with each datagram who sent it.
-pub fn want_credentials(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub fn enable_peer_credentials(socket: BorrowedFd<'_>) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the value is a valid int of the given size.
     let set = unsafe {
@@ -26,7 +26,10 @@ pub fn want_credentials(socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Takes the next datagram: its length and who sent it.
-pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<Peer>)> {
+pub fn receive_datagram(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<SocketPeer>)> {
     let mut control = [0u64; 16];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: an all-zero header is valid; its pointers are set to buffers that outlive the call.
@@ -50,7 +53,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
             let (level, kind) = ((*entry).cmsg_level, (*entry).cmsg_type);
             if level == libc::SOL_SOCKET && kind == libc::SCM_CREDENTIALS {
                 let sender = libc::CMSG_DATA(entry).cast::<libc::ucred>().read_unaligned();
-                who = Some(Peer { pid: sender.pid.max(0) as u32, uid: sender.uid });
+                who = Some(SocketPeer { pid: sender.pid.max(0) as u32, uid: sender.uid });
             } else if level == libc::SOL_SOCKET && kind == libc::SCM_RIGHTS {
                 // Descriptors that somebody sent along are not wanted and must not pile up.
                 let bytes = (*entry).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
@@ -66,14 +69,14 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
 }
 
 /// Reads what is there; `WouldBlock` where nothing is.
-pub fn read(from: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+pub fn read_available(from: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is ours and its size is passed.
     let got = unsafe { libc::read(from.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
     if got < 0 { Err(io::Error::last_os_error()) } else { Ok(got as usize) }
 }
 
 /// Waits until one of them can be read; says which. `None` waits without end.
-pub fn wait(fds: &[RawFd], longest: Option<Duration>) -> Vec<bool> {
+pub fn wait_readable(fds: &[RawFd], longest: Option<Duration>) -> Vec<bool> {
     let mut entries: Vec<libc::pollfd> =
         fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
     let time = longest.map_or(-1, |time| time.as_millis().min(60_000) as libc::c_int);
@@ -109,7 +112,7 @@ pub fn open_fifo(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Makes a pipe hold more, where the system allows it; says how much it holds.
-pub fn widen(pipe: BorrowedFd<'_>, bytes: usize) -> Option<usize> {
+pub fn grow_pipe(pipe: BorrowedFd<'_>, bytes: usize) -> Option<usize> {
     // SAFETY: plain numbers on a descriptor that is open.
     let got = unsafe {
         libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, bytes as libc::c_int);
@@ -119,7 +122,7 @@ pub fn widen(pipe: BorrowedFd<'_>, bytes: usize) -> Option<usize> {
 }
 
 /// Puts the calling thread into the network namespace behind an open file of it.
-pub fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
+pub fn enter_network_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: a plain call on an open descriptor; it changes the calling thread only.
     match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
         0 => Ok(()),
@@ -128,7 +131,7 @@ pub fn enter_network(namespace: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Lets the calling thread go before others, where the system allows it.
-pub fn hurry() {
+pub fn raise_thread_priority() {
     // SAFETY: plain numbers; on Linux this is the calling thread alone. Refused is as before.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -10) };
 }
@@ -140,7 +143,7 @@ pub fn is_own_user(uid: u32) -> bool {
 }
 
 /// Nanoseconds since 1970.
-pub fn now_ns() -> i64 {
+pub fn unix_time_ns() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |time| time.as_nanos() as i64)
 }

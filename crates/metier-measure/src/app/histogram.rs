@@ -3,27 +3,27 @@
 //! Bucket `i` holds values in (γⁱ⁻¹, γⁱ] with γ = (1 + α) / (1 − α); its middle is then within α of every value in
 //! it (the argument of DDSketch, Masson et al. 2019). α is a little less than one per cent, so that rounding in
 //! the logarithm cannot break the promise. Only the span between the smallest and the largest bucket in use is kept.
-//! Values nearer to zero than [`SMALLEST`] count as zero, larger ones than [`LARGEST`] fall into the last bucket.
+//! Values nearer to zero than [`MIN_MAGNITUDE`] count as zero, larger ones than [`MAX_MAGNITUDE`] fall into the last bucket.
 
 /// The promise: a quantile is within this share of the true one.
 pub const RELATIVE_ERROR: f64 = 0.01;
-const ALPHA: f64 = 0.0098;
+const BUCKET_ERROR: f64 = 0.0098;
 /// Nearer to zero than this is zero.
-pub const SMALLEST: f64 = 1e-12;
+pub const MIN_MAGNITUDE: f64 = 1e-12;
 /// Beyond this, buckets end; smallest and largest value are kept exactly beside them.
-pub const LARGEST: f64 = 1e18;
+pub const MAX_MAGNITUDE: f64 = 1e18;
 
 /// Counts of values on one side of zero, by bucket.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Side {
+struct HistogramSide {
     /// Index of the first bucket in `counts`.
     first: i32,
     counts: Vec<u64>,
 }
 
-impl Side {
+impl HistogramSide {
     fn add(&mut self, magnitude: f64, times: u64) {
-        let index = bucket(magnitude);
+        let index = bucket_index(magnitude);
         if self.counts.is_empty() {
             self.first = index;
         }
@@ -41,35 +41,35 @@ impl Side {
 
     /// Buckets as (middle, count), from the smallest magnitude on.
     fn buckets(&self) -> impl DoubleEndedIterator<Item = (f64, u64)> {
-        self.counts.iter().enumerate().map(|(at, count)| (middle(self.first + at as i32), *count))
+        self.counts.iter().enumerate().map(|(at, count)| (bucket_middle(self.first + at as i32), *count))
     }
 }
 
 fn log_gamma() -> f64 {
-    ((1.0 + ALPHA) / (1.0 - ALPHA)).ln()
+    ((1.0 + BUCKET_ERROR) / (1.0 - BUCKET_ERROR)).ln()
 }
 
-fn bucket(magnitude: f64) -> i32 {
-    (magnitude.min(LARGEST).ln() / log_gamma()).ceil() as i32
+fn bucket_index(magnitude: f64) -> i32 {
+    (magnitude.min(MAX_MAGNITUDE).ln() / log_gamma()).ceil() as i32
 }
 
-fn middle(index: i32) -> f64 {
-    let gamma = (1.0 + ALPHA) / (1.0 - ALPHA);
+fn bucket_middle(index: i32) -> f64 {
+    let gamma = (1.0 + BUCKET_ERROR) / (1.0 - BUCKET_ERROR);
     2.0 * (f64::from(index) * log_gamma()).exp() / (1.0 + gamma)
 }
 
 /// Counts of values by size.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Histogram {
-    negative: Side,
+pub struct LogHistogram {
+    negative: HistogramSide,
     zeros: u64,
-    positive: Side,
+    positive: HistogramSide,
     count: u64,
     smallest: f64,
     largest: f64,
 }
 
-impl Histogram {
+impl LogHistogram {
     /// Counts a value; what is not a finite number is left out.
     pub fn add(&mut self, value: f64) {
         if !value.is_finite() {
@@ -82,7 +82,7 @@ impl Histogram {
         self.largest = self.largest.max(value);
         self.count += 1;
         match value {
-            v if v.abs() < SMALLEST => self.zeros += 1,
+            v if v.abs() < MIN_MAGNITUDE => self.zeros += 1,
             v if v > 0.0 => self.positive.add(v, 1),
             v => self.negative.add(-v, 1),
         }
@@ -116,7 +116,7 @@ impl Histogram {
             _ => {}
         }
         let mut seen = 0;
-        let found = self.ascending().find(|(_, count)| {
+        let found = self.ascending_buckets().find(|(_, count)| {
             seen += count;
             seen >= rank
         });
@@ -124,11 +124,11 @@ impl Histogram {
     }
 
     /// Memory that its buckets take.
-    pub fn bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         (self.negative.counts.capacity() + self.positive.counts.capacity()) * size_of::<u64>()
     }
 
-    fn ascending(&self) -> impl Iterator<Item = (f64, u64)> {
+    fn ascending_buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let below = self.negative.buckets().rev().map(|(value, count)| (-value, count));
         below.chain(std::iter::once((0.0, self.zeros))).chain(self.positive.buckets())
     }
@@ -153,20 +153,20 @@ mod tests {
                 prop_oneof![1e-9..1e9f64, -1e6..1e6f64, 1e-3..2e-3f64, Just(0.0)], 1..400),
             q in 0.0..=1.0f64,
         ) {
-            let mut histogram = Histogram::default();
+            let mut histogram = LogHistogram::default();
             values.iter().for_each(|value| histogram.add(*value));
             for q in [q, 0.5, 0.95, 0.99] {
                 let (want, got) = (exact(&mut values, q), histogram.quantile(q).unwrap());
-                prop_assert!((got - want).abs() <= RELATIVE_ERROR * want.abs() + SMALLEST, "{want} {got}");
+                prop_assert!((got - want).abs() <= RELATIVE_ERROR * want.abs() + MIN_MAGNITUDE, "{want} {got}");
             }
             prop_assert_eq!(histogram.quantile(1.0), histogram.largest());
         }
 
         #[test]
         fn memory_is_bounded_whatever_comes(values in prop::collection::vec(any::<f64>(), 0..2000)) {
-            let mut histogram = Histogram::default();
+            let mut histogram = LogHistogram::default();
             values.iter().for_each(|value| histogram.add(*value));
-            prop_assert!(histogram.bytes() <= 2 * 2 * 3600 * 8, "{}", histogram.bytes());
+            prop_assert!(histogram.memory_bytes() <= 2 * 2 * 3600 * 8, "{}", histogram.memory_bytes());
             prop_assert_eq!(histogram.count(), values.iter().filter(|v| v.is_finite()).count() as u64);
         }
     }

@@ -6,24 +6,24 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use metier_types::{Intake as Counts, StageSource};
+use metier_types::{IntakeSummary as Counts, StageSource};
 
-use super::message::{FINITE, Message, Number, name_defect};
-use super::tally::Tally;
+use super::message::{AppMessage, MessageNumber, WANT_FINITE_NUMBER, find_name_defect};
+use super::stage_stats::StageStats;
 
 /// Examples of malformed messages that are kept.
-const EXAMPLES: usize = 5;
+const MAX_EXAMPLES: usize = 5;
 /// Bytes of an example.
-const EXAMPLE_BYTES: usize = 80;
+const MAX_EXAMPLE_BYTES: usize = 80;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct IntakeLimits {
     pub speakers: usize,
     pub stages: usize,
 }
 
-impl Default for Limits {
+impl Default for IntakeLimits {
     fn default() -> Self {
         Self { speakers: 256, stages: 256 }
     }
@@ -31,25 +31,25 @@ impl Default for Limits {
 
 /// What one speaker said.
 #[derive(Debug, Clone, Default)]
-pub struct Speaker {
-    stages: Vec<Tally>,
+pub struct SenderStats {
+    stages: Vec<StageStats>,
     places: HashMap<Box<str>, usize>,
     /// How listening to it went.
     pub counts: Counts,
 }
 
-impl Speaker {
+impl SenderStats {
     /// Its stages, in the order in which they first came.
-    pub fn stages(&self) -> &[Tally] {
+    pub fn stages(&self) -> &[StageStats] {
         &self.stages
     }
 }
 
 /// Takes messages, by speaker.
 #[derive(Debug)]
-pub struct Intake<K> {
-    limits: Limits,
-    speakers: HashMap<K, Speaker>,
+pub struct MessageIntake<K> {
+    limits: IntakeLimits,
+    speakers: HashMap<K, SenderStats>,
     /// Messages of speakers beyond the number that is kept.
     pub beyond_speakers: u64,
     /// Connections of processes that do not belong here.
@@ -59,8 +59,8 @@ pub struct Intake<K> {
     key: String,
 }
 
-impl<K: Eq + Hash + Clone> Intake<K> {
-    pub fn new(limits: Limits) -> Self {
+impl<K: Eq + Hash + Clone> MessageIntake<K> {
+    pub fn new(limits: IntakeLimits) -> Self {
         Self {
             limits,
             speakers: HashMap::new(),
@@ -72,20 +72,20 @@ impl<K: Eq + Hash + Clone> Intake<K> {
     }
 
     /// Takes a message; one that makes no sense is counted as malformed.
-    pub fn take(&mut self, who: &K, message: &Message<'_>) {
-        if let Some(want) = defect(message) {
-            return self.malformed(who, message.name.as_bytes(), want);
+    pub fn take_message(&mut self, who: &K, message: &AppMessage<'_>) {
+        if let Some(want) = find_defect(message) {
+            return self.count_malformed(who, message.name.as_bytes(), want);
         }
-        if let Some(tally) = self.tally(who, message) {
-            tally.take(message.number, message.at_ns);
+        if let Some(tally) = self.stage_mut(who, message) {
+            tally.add_number(message.number, message.at_ns);
         }
     }
 
     /// The tally of a message's stage, new where it is the first; counts the message. `None` beyond the limits.
-    pub fn tally(&mut self, who: &K, message: &Message<'_>) -> Option<&mut Tally> {
+    pub fn stage_mut(&mut self, who: &K, message: &AppMessage<'_>) -> Option<&mut StageStats> {
         let mut key = std::mem::take(&mut self.key);
         key.clear();
-        key.push(tag(message.source));
+        key.push(source_tag(message.source));
         key.push(match message.kind {
             metier_types::StageKind::Duration => 'd',
             metier_types::StageKind::Rate => 'r',
@@ -96,7 +96,7 @@ impl<K: Eq + Hash + Clone> Intake<K> {
         key.push('\0');
         key.push_str(&message.labels);
         let stages = self.limits.stages;
-        let place = self.speaker(who).and_then(|speaker| {
+        let place = self.sender_mut(who).and_then(|speaker| {
             let place = match speaker.places.get(key.as_str()) {
                 Some(place) => *place,
                 None if speaker.stages.len() >= stages => {
@@ -105,7 +105,7 @@ impl<K: Eq + Hash + Clone> Intake<K> {
                 }
                 None => {
                     speaker.places.insert(key.as_str().into(), speaker.stages.len());
-                    speaker.stages.push(Tally::new(message));
+                    speaker.stages.push(StageStats::new(message));
                     speaker.stages.len() - 1
                 }
             };
@@ -117,12 +117,12 @@ impl<K: Eq + Hash + Clone> Intake<K> {
     }
 
     /// Counts a message that was not understood, with what would be right.
-    pub fn malformed(&mut self, who: &K, text: &[u8], want: &str) {
-        let Some(speaker) = self.speaker(who) else { return };
+    pub fn count_malformed(&mut self, who: &K, text: &[u8], want: &str) {
+        let Some(speaker) = self.sender_mut(who) else { return };
         speaker.counts.malformed += 1;
-        if speaker.counts.examples.len() < EXAMPLES {
-            let shown = String::from_utf8_lossy(&text[..text.len().min(EXAMPLE_BYTES)]).into_owned();
-            let more = if text.len() > EXAMPLE_BYTES { "…" } else { "" };
+        if speaker.counts.examples.len() < MAX_EXAMPLES {
+            let shown = String::from_utf8_lossy(&text[..text.len().min(MAX_EXAMPLE_BYTES)]).into_owned();
+            let more = if text.len() > MAX_EXAMPLE_BYTES { "…" } else { "" };
             let example = format!("{shown:?}{more}: want {want}");
             if !speaker.counts.examples.contains(&example) {
                 speaker.counts.examples.push(example);
@@ -131,17 +131,17 @@ impl<K: Eq + Hash + Clone> Intake<K> {
     }
 
     /// Counts messages that were thrown away so that the application need not wait.
-    pub fn dropped(&mut self, who: &K, messages: u64) {
-        if let Some(speaker) = self.speaker(who) {
+    pub fn count_dropped(&mut self, who: &K, messages: u64) {
+        if let Some(speaker) = self.sender_mut(who) {
             speaker.counts.dropped += messages;
         }
     }
 
-    pub fn speakers(&self) -> impl Iterator<Item = (&K, &Speaker)> {
+    pub fn senders(&self) -> impl Iterator<Item = (&K, &SenderStats)> {
         self.speakers.iter()
     }
 
-    pub fn get(&self, who: &K) -> Option<&Speaker> {
+    pub fn sender(&self, who: &K) -> Option<&SenderStats> {
         self.speakers.get(who)
     }
 
@@ -150,19 +150,19 @@ impl<K: Eq + Hash + Clone> Intake<K> {
         self.speakers.retain(|who, _| keep(who));
     }
 
-    fn speaker(&mut self, who: &K) -> Option<&mut Speaker> {
+    fn sender_mut(&mut self, who: &K) -> Option<&mut SenderStats> {
         if !self.speakers.contains_key(who) {
             if self.speakers.len() >= self.limits.speakers {
                 self.beyond_speakers += 1;
                 return None;
             }
-            self.speakers.insert(who.clone(), Speaker::default());
+            self.speakers.insert(who.clone(), SenderStats::default());
         }
         self.speakers.get_mut(who)
     }
 }
 
-fn tag(source: StageSource) -> char {
+fn source_tag(source: StageSource) -> char {
     match source {
         StageSource::Socket => 's',
         StageSource::Pywaggle => 'p',
@@ -171,19 +171,21 @@ fn tag(source: StageSource) -> char {
     }
 }
 
-fn defect(message: &Message<'_>) -> Option<&'static str> {
-    let (Number::One(value) | Number::More(value) | Number::Stands(value)) = message.number;
+fn find_defect(message: &AppMessage<'_>) -> Option<&'static str> {
+    let (MessageNumber::Observation(value)
+    | MessageNumber::Increment(value)
+    | MessageNumber::CounterValue(value)) = message.number;
     if !value.is_finite() {
-        return Some(FINITE);
+        return Some(WANT_FINITE_NUMBER);
     }
-    if matches!(message.number, Number::More(more) if more < 0.0) {
+    if matches!(message.number, MessageNumber::Increment(more) if more < 0.0) {
         return Some("a count that is not negative");
     }
     let is_duration = message.kind == metier_types::StageKind::Duration;
-    if is_duration && matches!(message.number, Number::One(seconds) if seconds < 0.0) {
+    if is_duration && matches!(message.number, MessageNumber::Observation(seconds) if seconds < 0.0) {
         return Some("a duration that is not negative");
     }
-    name_defect(&message.name)
+    find_name_defect(&message.name)
 }
 
 #[cfg(test)]
@@ -192,45 +194,45 @@ mod tests {
 
     use super::*;
 
-    fn message(name: &str, value: f64) -> Message<'_> {
-        Message {
+    fn message(name: &str, value: f64) -> AppMessage<'_> {
+        AppMessage {
             name: name.into(),
             labels: "".into(),
             kind: StageKind::Value,
             source: StageSource::Lines,
-            number: Number::One(value),
+            number: MessageNumber::Observation(value),
             at_ns: None,
         }
     }
 
     #[test]
     fn speakers_and_their_stages_are_bounded_and_what_is_beyond_is_counted() {
-        let mut intake = Intake::new(Limits { speakers: 2, stages: 3 });
+        let mut intake = MessageIntake::new(IntakeLimits { speakers: 2, stages: 3 });
         for who in 0..4 {
             for stage in ["a", "b", "c", "d", "a"] {
-                intake.take(&who, &message(stage, 1.0));
+                intake.take_message(&who, &message(stage, 1.0));
             }
         }
-        assert_eq!(intake.speakers().count(), 2);
-        let one = intake.get(&0).unwrap();
-        assert_eq!(one.stages().len(), 3);
-        assert_eq!((one.counts.messages, one.counts.beyond_limit), (4, 1));
+        assert_eq!(intake.senders().count(), 2);
+        let stats = intake.sender(&0).unwrap();
+        assert_eq!(stats.stages().len(), 3);
+        assert_eq!((stats.counts.messages, stats.counts.beyond_limit), (4, 1));
         assert_eq!(intake.beyond_speakers, 10);
         intake.retain(|who| *who != 0);
-        intake.take(&7, &message("a", 1.0));
-        assert!(intake.get(&7).is_some(), "room again");
+        intake.take_message(&7, &message("a", 1.0));
+        assert!(intake.sender(&7).is_some(), "room again");
     }
 
     #[test]
     fn what_makes_no_sense_is_counted_with_a_few_examples() {
-        let mut intake = Intake::new(Limits::default());
+        let mut intake = MessageIntake::new(IntakeLimits::default());
         for n in 0..100 {
-            intake.take(&(), &message(&format!("x{n}"), f64::NAN));
-            intake.take(&(), &message("two words", 1.0));
-            intake.take(&(), &Message { kind: StageKind::Duration, ..message("inference", -0.5) });
+            intake.take_message(&(), &message(&format!("x{n}"), f64::NAN));
+            intake.take_message(&(), &message("two words", 1.0));
+            intake.take_message(&(), &AppMessage { kind: StageKind::Duration, ..message("inference", -0.5) });
         }
-        let counts = &intake.get(&()).unwrap().counts;
-        assert_eq!((counts.messages, counts.malformed, counts.examples.len()), (0, 300, EXAMPLES));
+        let counts = &intake.sender(&()).unwrap().counts;
+        assert_eq!((counts.messages, counts.malformed, counts.examples.len()), (0, 300, MAX_EXAMPLES));
         assert!(counts.examples[0].contains("finite"), "{counts:?}");
     }
 }

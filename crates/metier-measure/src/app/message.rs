@@ -8,38 +8,38 @@ use std::borrow::Cow;
 use metier_types::{StageKind, StageSource};
 
 /// Longest name of a stage, in bytes.
-pub const NAME_BYTES: usize = 200;
+pub const MAX_NAME_BYTES: usize = 200;
 /// Longest labels of a stage as text, in bytes.
-pub const LABEL_BYTES: usize = 400;
+pub const MAX_LABEL_BYTES: usize = 400;
 
 /// What the number of a message is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Number {
+pub enum MessageNumber {
     /// One observation: a duration in seconds, a rate, any value.
-    One(f64),
+    Observation(f64),
     /// So many items more.
-    More(f64),
+    Increment(f64),
     /// A counter that stands at this now; only its growth counts.
-    Stands(f64),
+    CounterValue(f64),
 }
 
 /// One thing that an application said.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message<'a> {
+pub struct AppMessage<'a> {
     pub name: Cow<'a, str>,
     /// Its labels as `key="value",…`, sorted by key.
     pub labels: Cow<'a, str>,
     /// What its numbers are.
     pub kind: StageKind,
     pub source: StageSource,
-    pub number: Number,
+    pub number: MessageNumber,
     /// When, in nanoseconds on the clock of its source; only differences are used. `None` where it is not known.
     pub at_ns: Option<i64>,
 }
 
 /// What is wrong with a name, if anything.
-pub fn name_defect(name: &str) -> Option<&'static str> {
-    if name.is_empty() || name.len() > NAME_BYTES {
+pub fn find_name_defect(name: &str) -> Option<&'static str> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
         return Some("a name of 1 to 200 bytes");
     }
     if name.starts_with('@') {
@@ -49,19 +49,19 @@ pub fn name_defect(name: &str) -> Option<&'static str> {
 }
 
 /// What a number of a message should be.
-pub const FINITE: &str = "a finite number as value";
+pub const WANT_FINITE_NUMBER: &str = "a finite number as value";
 
 /// The kind of a stage by its name alone, and what to multiply its values by to have seconds.
 ///
 /// Names that end in a unit of time, or in `duration`, `latency` or `elapsed`, are durations; names that say
 /// `fps`, `rate`, `hz`, `throughput` or `per_second` are rates; anything else is a value. Names that end in `time` are
 /// durations unless they name a moment (`start_time`).
-pub fn kind_of(name: &str) -> (StageKind, f64) {
+pub fn infer_kind(name: &str) -> (StageKind, f64) {
     let lower = name.to_ascii_lowercase();
     let mut words = lower.rsplit(['_', '.', '-', ':', '/']);
     let last = words.next().unwrap_or_default();
     let before = words.next().unwrap_or_default();
-    if let Some(seconds) = seconds_in(last).filter(|_| last.len() > 1 || !before.is_empty()) {
+    if let Some(seconds) = seconds_per_unit(last).filter(|_| last.len() > 1 || !before.is_empty()) {
         return match before {
             "per" => (StageKind::Rate, 1.0),
             _ => (StageKind::Duration, seconds),
@@ -79,7 +79,7 @@ pub fn kind_of(name: &str) -> (StageKind, f64) {
 }
 
 /// How many seconds a unit of time is.
-pub fn seconds_in(unit: &str) -> Option<f64> {
+pub fn seconds_per_unit(unit: &str) -> Option<f64> {
     Some(match unit {
         "s" | "sec" | "secs" | "seconds" => 1.0,
         "ms" | "millis" | "milliseconds" => 1e-3,
@@ -90,19 +90,21 @@ pub fn seconds_in(unit: &str) -> Option<f64> {
 }
 
 /// The kind that a word declares, and what to multiply by to have seconds: our words and the Waggle class's.
-pub fn declared(word: &str) -> Option<(StageKind, f64)> {
+pub fn parse_kind_word(word: &str) -> Option<(StageKind, f64)> {
     Some(match word {
         "duration" | "timer" => (StageKind::Duration, 1.0),
         "rate" | "/s" | "1/s" | "hz" | "Hz" | "fps" => (StageKind::Rate, 1.0),
         "value" | "number" | "gauge" => (StageKind::Value, 1.0),
         "count" | "counter" => (StageKind::Counter, 1.0),
-        unit => (StageKind::Duration, seconds_in(unit)?),
+        unit => (StageKind::Duration, seconds_per_unit(unit)?),
     })
 }
 
 /// Labels as `key="value",…`, sorted by key, with quotes, backslashes and line ends escaped. The error says what
 /// would be right.
-pub fn labels<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<String, &'static str> {
+pub fn format_labels<'a>(
+    pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<String, &'static str> {
     let mut pairs: Vec<(&str, &str)> = pairs.into_iter().collect();
     pairs.sort_unstable();
     let mut text = String::new();
@@ -127,7 +129,7 @@ pub fn labels<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result
         }
         text.push('"');
     }
-    if text.len() > LABEL_BYTES { Err("labels of at most 400 bytes") } else { Ok(text) }
+    if text.len() > MAX_LABEL_BYTES { Err("labels of at most 400 bytes") } else { Ok(text) }
 }
 
 #[cfg(test)]
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_plain_name_tells_its_kind_and_any_other_is_a_value() {
-        let kind = |name| kind_of(name);
+        let kind = |name| infer_kind(name);
         for name in ["inference_seconds", "inference.duration", "latency", "inference_time", "decode_s"] {
             assert_eq!(kind(name), (StageKind::Duration, 1.0), "{name}");
         }
@@ -152,10 +154,12 @@ mod tests {
 
     #[test]
     fn labels_are_sorted_and_escaped() {
-        assert_eq!(labels([("b", "x\"y"), ("a", "1\\")]).unwrap(), r#"a="1\\",b="x\"y""#);
+        assert_eq!(format_labels([("b", "x\"y"), ("a", "1\\")]).unwrap(), r#"a="1\\",b="x\"y""#);
         assert!(
-            labels([("", "x")]).is_err() && labels([("1a", "x")]).is_err() && labels([("a b", "x")]).is_err()
+            format_labels([("", "x")]).is_err()
+                && format_labels([("1a", "x")]).is_err()
+                && format_labels([("a b", "x")]).is_err()
         );
-        assert!(labels([("a", &*"x".repeat(500))]).is_err());
+        assert!(format_labels([("a", &*"x".repeat(500))]).is_err());
     }
 }

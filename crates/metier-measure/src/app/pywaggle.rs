@@ -12,16 +12,16 @@ use std::collections::BTreeMap;
 use metier_types::{StageKind, StageSource};
 use serde::Deserialize;
 
-use super::message::{Message, Number, kind_of, labels};
+use super::message::{AppMessage, MessageNumber, format_labels, infer_kind};
 
 /// The file's name in the log folder.
-pub const FILE: &str = "data.ndjson";
+pub const DATA_FILE: &str = "data.ndjson";
 /// Keys of `meta` that become labels; others may have a new value in each message.
-const LABELS: [&str; 5] = ["camera", "model", "sensor", "stage", "zone"];
-const WANT: &str = r#"{"name":…,"value":…,"meta":{…},"timestamp":"2026-01-31T12:00:00.000000000"}"#;
+const LABEL_KEYS: [&str; 5] = ["camera", "model", "sensor", "stage", "zone"];
+const WANTED_MESSAGE: &str = r#"{"name":…,"value":…,"meta":{…},"timestamp":"2026-01-31T12:00:00.000000000"}"#;
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct PywaggleLine<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     value: serde_json::Value,
@@ -32,24 +32,24 @@ struct Line<'a> {
 }
 
 /// Understands one line. The error says what would be right.
-pub fn understand(line: &[u8]) -> Result<Message<'_>, &'static str> {
-    let line: Line<'_> = serde_json::from_slice(line).map_err(|_| WANT)?;
+pub fn parse_message(line: &[u8]) -> Result<AppMessage<'_>, &'static str> {
+    let line: PywaggleLine<'_> = serde_json::from_slice(line).map_err(|_| WANTED_MESSAGE)?;
     let (kind, number) = match line.value.as_f64() {
-        Some(nanoseconds) if is_duration(&line.name) => {
-            (StageKind::Duration, Number::One(nanoseconds * 1e-9))
+        Some(nanoseconds) if is_timeit_name(&line.name) => {
+            (StageKind::Duration, MessageNumber::Observation(nanoseconds * 1e-9))
         }
         Some(value) => {
-            let (kind, scale) = kind_of(&line.name);
-            (kind, Number::One(value * scale))
+            let (kind, scale) = infer_kind(&line.name);
+            (kind, MessageNumber::Observation(value * scale))
         }
         // A label, a file: that it came is what can be counted.
-        None if line.value.is_string() => (StageKind::Counter, Number::More(1.0)),
+        None if line.value.is_string() => (StageKind::Counter, MessageNumber::Increment(1.0)),
         None => return Err("a number or a text as value"),
     };
-    let known = LABELS.iter().filter_map(|key| Some((*key, line.meta.get(*key)?.as_str()?)));
-    let labels = labels(known).unwrap_or_default();
-    Ok(Message {
-        at_ns: line.timestamp.as_deref().and_then(moment),
+    let known = LABEL_KEYS.iter().filter_map(|key| Some((*key, line.meta.get(*key)?.as_str()?)));
+    let labels = format_labels(known).unwrap_or_default();
+    Ok(AppMessage {
+        at_ns: line.timestamp.as_deref().and_then(parse_time_ns),
         name: line.name,
         labels: labels.into(),
         kind,
@@ -59,13 +59,13 @@ pub fn understand(line: &[u8]) -> Result<Message<'_>, &'static str> {
 }
 
 /// Whether a name is one of those under which `timeit` publishes nanoseconds.
-fn is_duration(name: &str) -> bool {
+fn is_timeit_name(name: &str) -> bool {
     let mut parts = name.rsplit('.').skip(1);
     name.starts_with("timeit.") || parts.any(|part| part == "duration")
 }
 
 /// Nanoseconds of `2026-01-31T12:00:00.123456789`, or of `2026-01-31T12:00:00789` where the microseconds were 0.
-fn moment(text: &str) -> Option<i64> {
+fn parse_time_ns(text: &str) -> Option<i64> {
     let (whole, rest) = text.split_at_checked(19)?;
     let nanoseconds: i64 = match rest.strip_prefix('.') {
         Some(digits) if (1..=9).contains(&digits.len()) => format!("{digits:0<9}").parse().ok()?,
@@ -86,11 +86,14 @@ mod tests {
     #[test]
     fn timeit_gives_durations_and_other_names_what_they_are() {
         let line = br#"{"meta":{"camera":"top","frame":"17"},"name":"plugin.duration.inference","timestamp":"2026-01-31T12:00:01.500000123","value":12500000}"#;
-        let message = understand(line).unwrap();
-        assert_eq!((message.kind, message.number), (StageKind::Duration, Number::One(12500000.0 * 1e-9)));
+        let message = parse_message(line).unwrap();
+        assert_eq!(
+            (message.kind, message.number),
+            (StageKind::Duration, MessageNumber::Observation(12500000.0 * 1e-9))
+        );
         assert_eq!(message.labels, r#"camera="top""#);
         let next = br#"{"meta":{},"name":"timeit.x","timestamp":"2026-01-31T12:00:02123","value":5}"#;
-        let next = understand(next).unwrap();
+        let next = parse_message(next).unwrap();
         assert_eq!(next.kind, StageKind::Duration);
         assert_eq!(
             next.at_ns.unwrap() - message.at_ns.unwrap(),
@@ -99,10 +102,13 @@ mod tests {
         );
         let upload =
             br#"{"meta":{"filename":"a.jpg"},"name":"upload","timestamp":"x","value":"/d/uploads/1-a.jpg"}"#;
-        let upload = understand(upload).unwrap();
-        assert_eq!((upload.kind, upload.number, upload.at_ns), (StageKind::Counter, Number::More(1.0), None));
+        let upload = parse_message(upload).unwrap();
+        assert_eq!(
+            (upload.kind, upload.number, upload.at_ns),
+            (StageKind::Counter, MessageNumber::Increment(1.0), None)
+        );
         let count = br#"{"meta":{},"name":"env.count.people","timestamp":"2026-01-31T12:00:01.5","value":3}"#;
-        assert_eq!(understand(count).unwrap().kind, StageKind::Value);
+        assert_eq!(parse_message(count).unwrap().kind, StageKind::Value);
     }
 
     #[test]
@@ -110,15 +116,15 @@ mod tests {
         for bad in
             ["", "x", "{}", r#"{"name":"a"}"#, r#"{"name":"a","value":[1]}"#, r#"{"name":1,"value":1}"#]
         {
-            assert!(understand(bad.as_bytes()).is_err(), "{bad}");
+            assert!(parse_message(bad.as_bytes()).is_err(), "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn no_bytes_and_no_time_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200), time in ".{0,40}") {
-            let _ = understand(&bytes);
-            let _ = moment(&time);
+            let _ = parse_message(&bytes);
+            let _ = parse_time_ns(&time);
         }
     }
 }

@@ -15,26 +15,26 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use metier_prom::{Family, Format, Kind, Limits, Sample};
+use metier_prom::{ExpositionFormat, MetricFamily, MetricKind, MetricSample, ScrapeLimits};
 use metier_types::{LockUnpoisoned, StageKind, StageSource};
 
-use super::descriptor::{enter_network, now_ns};
-use super::intake::Intake;
-use super::message::{Message, Number, kind_of, labels};
-use super::tally::Buckets;
-use crate::http_get::{self as http, Page, Url};
+use super::descriptor::{enter_network_namespace, unix_time_ns};
+use super::intake::MessageIntake;
+use super::message::{AppMessage, MessageNumber, format_labels, infer_kind};
+use super::stage_stats::ScrapedBuckets;
+use crate::http_get::{self as http, HttpPage, HttpUrl};
 
-const EVERY: Duration = Duration::from_secs(1);
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between attempts before the first page has come.
-const FIRST: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// What a page may be.
 pub const ACCEPT: &str = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5";
 /// Families that client libraries add by themselves.
-const RUNTIME: [&str; 7] = ["process_", "go_", "python_", "promhttp_", "nodejs_", "jvm_", "scrape_"];
+const RUNTIME_PREFIXES: [&str; 7] = ["process_", "go_", "python_", "promhttp_", "nodejs_", "jvm_", "scrape_"];
 
 /// A distribution as it stood when it was last read, and its buckets when they were first.
 #[derive(Debug, Default, Clone)]
-struct Distribution {
+struct ScrapedDistribution {
     count: f64,
     sum: f64,
     first: Vec<(f64, f64)>,
@@ -42,41 +42,45 @@ struct Distribution {
 
 /// Turns pages into messages; remembers distributions between them.
 #[derive(Debug, Default)]
-pub struct Reading {
-    before: HashMap<String, Distribution>,
+pub struct ScrapeConverter {
+    before: HashMap<String, ScrapedDistribution>,
 }
 
-impl Reading {
-    pub fn take<K: Eq + Hash + Clone>(
+impl ScrapeConverter {
+    pub fn convert_page<K: Eq + Hash + Clone>(
         &mut self,
-        intake: &mut Intake<K>,
+        intake: &mut MessageIntake<K>,
         who: &K,
-        families: &[Family],
+        families: &[MetricFamily],
         at_ns: i64,
     ) {
-        for family in families.iter().filter(|family| !RUNTIME.iter().any(|r| family.name.starts_with(r))) {
+        for family in
+            families.iter().filter(|family| !RUNTIME_PREFIXES.iter().any(|r| family.name.starts_with(r)))
+        {
             match family.kind {
-                Kind::Histogram | Kind::Summary => self.distributions(intake, who, family, at_ns),
-                _ => simple(intake, who, family, at_ns),
+                MetricKind::Histogram | MetricKind::Summary => {
+                    self.convert_distributions(intake, who, family, at_ns)
+                }
+                _ => convert_samples(intake, who, family, at_ns),
             }
         }
     }
 
-    fn distributions<K: Eq + Hash + Clone>(
+    fn convert_distributions<K: Eq + Hash + Clone>(
         &mut self,
-        intake: &mut Intake<K>,
+        intake: &mut MessageIntake<K>,
         who: &K,
-        family: &Family,
+        family: &MetricFamily,
         at_ns: i64,
     ) {
-        let mut found: Vec<(String, Distribution)> = Vec::new();
+        let mut found: Vec<(String, ScrapedDistribution)> = Vec::new();
         for sample in &family.samples {
             let own = |(key, _): &&(String, String)| key != "le" && key != "quantile";
-            let Some(labels) = text(sample.labels.iter().filter(own)) else { continue };
+            let Some(labels) = format_sample_labels(sample.labels.iter().filter(own)) else { continue };
             let at = match found.iter().position(|(known, _)| *known == labels) {
                 Some(at) => at,
                 None => {
-                    found.push((labels, Distribution::default()));
+                    found.push((labels, ScrapedDistribution::default()));
                     found.len() - 1
                 }
             };
@@ -93,18 +97,18 @@ impl Reading {
         }
         for (labels, mut now) in found {
             now.first.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let (kind, scale) = kind_of(&family.name);
-            let message = Message {
+            let (kind, scale) = infer_kind(&family.name);
+            let message = AppMessage {
                 name: family.name.as_str().into(),
                 labels: labels.as_str().into(),
                 kind,
                 source: StageSource::Scrape,
-                number: Number::More(0.0),
+                number: MessageNumber::Increment(0.0),
                 at_ns: Some(at_ns),
             };
             let key = format!("{}\0{labels}", family.name);
             let before = self.before.get(&key);
-            let Some(tally) = intake.tally(who, &message) else { continue };
+            let Some(tally) = intake.stage_mut(who, &message) else { continue };
             // A smaller count than before: the application has started again.
             let restarted = before.is_some_and(|before| now.count < before.count);
             let first = match before {
@@ -123,30 +127,35 @@ impl Reading {
                         first.iter().find(|(known, _)| known == bound).map_or(0.0, |(_, count)| *count);
                     (*bound * scale, (count - base).max(0.0) as u64)
                 });
-                let buckets = Buckets { cumulative: grown.collect() };
-                tally.take_histogram(count.max(0.0), sum * scale, buckets, at_ns);
+                let buckets = ScrapedBuckets { cumulative: grown.collect() };
+                tally.add_histogram(count.max(0.0), sum * scale, buckets, at_ns);
             }
-            self.before.insert(key, Distribution { first, ..now });
+            self.before.insert(key, ScrapedDistribution { first, ..now });
         }
     }
 }
 
-fn simple<K: Eq + Hash + Clone>(intake: &mut Intake<K>, who: &K, family: &Family, at_ns: i64) {
+fn convert_samples<K: Eq + Hash + Clone>(
+    intake: &mut MessageIntake<K>,
+    who: &K,
+    family: &MetricFamily,
+    at_ns: i64,
+) {
     for sample in &family.samples {
         if sample.name.ends_with("_created") || !sample.value.is_finite() {
             continue;
         }
-        let Some(labels) = text(sample.labels.iter()) else { continue };
-        let is_counter = family.kind == Kind::Counter;
+        let Some(labels) = format_sample_labels(sample.labels.iter()) else { continue };
+        let is_counter = family.kind == MetricKind::Counter;
         // A gauge in seconds is not how long one item took: it stays a value.
         let (kind, number) = match is_counter {
-            true => (StageKind::Counter, Number::Stands(sample.value)),
-            false => (StageKind::Value, Number::One(sample.value)),
+            true => (StageKind::Counter, MessageNumber::CounterValue(sample.value)),
+            false => (StageKind::Value, MessageNumber::Observation(sample.value)),
         };
         let name = sample_name(sample);
-        intake.take(
+        intake.take_message(
             who,
-            &Message {
+            &AppMessage {
                 name: name.into(),
                 labels: labels.into(),
                 kind,
@@ -158,17 +167,17 @@ fn simple<K: Eq + Hash + Clone>(intake: &mut Intake<K>, who: &K, family: &Family
     }
 }
 
-fn sample_name(sample: &Sample) -> &str {
+fn sample_name(sample: &MetricSample) -> &str {
     &sample.name
 }
 
-fn text<'a>(pairs: impl Iterator<Item = &'a (String, String)>) -> Option<String> {
-    labels(pairs.map(|(key, value)| (key.as_str(), value.as_str()))).ok()
+fn format_sample_labels<'a>(pairs: impl Iterator<Item = &'a (String, String)>) -> Option<String> {
+    format_labels(pairs.map(|(key, value)| (key.as_str(), value.as_str()))).ok()
 }
 
 /// How reading a page went.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Went {
+pub struct ScrapeOutcome {
     /// Pages that were read.
     pub pages: u64,
     /// Why the last attempt that failed did so.
@@ -177,21 +186,21 @@ pub struct Went {
 
 /// The thread that reads a page.
 #[derive(Debug)]
-pub struct Scraper {
+pub struct PageScraper {
     /// The address as it was given.
     pub address: String,
     stop: Sender<()>,
-    thread: Option<JoinHandle<Went>>,
+    thread: Option<JoinHandle<ScrapeOutcome>>,
 }
 
-impl Scraper {
+impl PageScraper {
     /// Starts to read; `process` is one of the application's, whose network namespace `localhost` means.
     pub fn start<K: Eq + Hash + Clone + Send + 'static>(
         address: &str,
-        url: Url,
+        url: HttpUrl,
         process: Option<u32>,
         proc: &Path,
-        intake: Arc<Mutex<Intake<K>>>,
+        intake: Arc<Mutex<MessageIntake<K>>>,
         who: K,
     ) -> std::io::Result<Self> {
         let namespace = process.filter(|_| url.is_local()).map(|pid| {
@@ -204,61 +213,63 @@ impl Scraper {
         let get = move || {
             // Once, and in the thread that reads.
             let entered = entered.get_or_insert_with(|| match &namespace {
-                Some(Ok(Some(file))) => enter_network(file.as_fd()).map_err(|error| error.to_string()),
+                Some(Ok(Some(file))) => {
+                    enter_network_namespace(file.as_fd()).map_err(|error| error.to_string())
+                }
                 Some(Err(error)) => Err(error.to_string()),
                 _ => Ok(()),
             });
             match entered {
-                Ok(()) => http::get(&url, ACCEPT),
+                Ok(()) => http::fetch_page(&url, ACCEPT),
                 Err(error) => Err(format!("its network namespace cannot be entered: {error}")),
             }
         };
-        Self::start_by(address, get, intake, who)
+        Self::start_with(address, get, intake, who)
     }
 
     /// Starts to read a page that is had by `get`, from a thread of its own; the error says why it is not.
-    pub fn start_by<K: Eq + Hash + Clone + Send + 'static>(
+    pub fn start_with<K: Eq + Hash + Clone + Send + 'static>(
         address: &str,
-        mut get: impl FnMut() -> Result<Page, String> + Send + 'static,
-        intake: Arc<Mutex<Intake<K>>>,
+        mut get: impl FnMut() -> Result<HttpPage, String> + Send + 'static,
+        intake: Arc<Mutex<MessageIntake<K>>>,
         who: K,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
             .name("metier-scrape".into())
-            .spawn(move || read_on(&mut get, &stopped, &intake, &who))?;
+            .spawn(move || run_scrape_loop(&mut get, &stopped, &intake, &who))?;
         Ok(Self { address: address.to_string(), stop, thread: Some(thread) })
     }
 
-    pub fn finish(mut self) -> Went {
+    pub fn finish(mut self) -> ScrapeOutcome {
         let _ = self.stop.send(());
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
 
-fn read_on<K: Eq + Hash + Clone>(
-    get: &mut dyn FnMut() -> Result<Page, String>,
+fn run_scrape_loop<K: Eq + Hash + Clone>(
+    get: &mut dyn FnMut() -> Result<HttpPage, String>,
     stopped: &Receiver<()>,
-    intake: &Mutex<Intake<K>>,
+    intake: &Mutex<MessageIntake<K>>,
     who: &K,
-) -> Went {
-    let mut reading = Reading::default();
-    let mut went = Went::default();
+) -> ScrapeOutcome {
+    let mut reading = ScrapeConverter::default();
+    let mut went = ScrapeOutcome::default();
     loop {
         let page = get().and_then(|page| {
-            let format = Format::of_media_type(&page.media_type);
-            let limits = Limits { samples: 20_000, families: 2000, ..Limits::default() };
-            metier_prom::read(&page.body, format, &limits).map_err(|error| error.to_string())
+            let format = ExpositionFormat::from_media_type(&page.media_type);
+            let limits = ScrapeLimits { samples: 20_000, families: 2000, ..ScrapeLimits::default() };
+            metier_prom::parse_page(&page.body, format, &limits).map_err(|error| error.to_string())
         });
         match page {
             Ok(page) => {
                 went.pages += 1;
                 let mut intake = intake.lock_unpoisoned();
-                reading.take(&mut intake, who, &page.families, now_ns());
+                reading.convert_page(&mut intake, who, &page.families, unix_time_ns());
             }
             Err(problem) => went.problem = Some(problem),
         }
-        let pause = if went.pages == 0 { FIRST } else { EVERY };
+        let pause = if went.pages == 0 { RETRY_INTERVAL } else { SCRAPE_INTERVAL };
         match stopped.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => return went,
@@ -268,13 +279,13 @@ fn read_on<K: Eq + Hash + Clone>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::intake::Limits as Most;
+    use super::super::intake::IntakeLimits as Most;
     use super::*;
 
     #[test]
     fn counters_and_histograms_count_by_growth_and_gauges_by_value() {
-        let mut intake = Intake::new(Most::default());
-        let mut reading = Reading::default();
+        let mut intake = MessageIntake::new(Most::default());
+        let mut reading = ScrapeConverter::default();
         let page = |frames: u32, slow: u32, fast: u32| {
             format!(
                 "# TYPE frames_total counter\nframes_total{{camera=\"top\"}} {frames}\n# TYPE queue gauge\nqueue 4\n\
@@ -290,17 +301,20 @@ mod tests {
         for (second, (frames, slow, fast)) in
             [(100, 1, 9), (110, 1, 59), (130, 51, 59)].into_iter().enumerate()
         {
-            let page =
-                metier_prom::read(page(frames, slow, fast).as_bytes(), Format::Text, &Limits::default())
-                    .unwrap();
-            reading.take(&mut intake, &(), &page.families, second as i64 * 1_000_000_000);
+            let page = metier_prom::parse_page(
+                page(frames, slow, fast).as_bytes(),
+                ExpositionFormat::Text,
+                &ScrapeLimits::default(),
+            )
+            .unwrap();
+            reading.convert_page(&mut intake, &(), &page.families, second as i64 * 1_000_000_000);
         }
-        let stages: HashMap<String, metier_types::Stage> = intake
-            .get(&())
+        let stages: HashMap<String, metier_types::AppStage> = intake
+            .sender(&())
             .unwrap()
             .stages()
             .iter()
-            .map(|tally| (tally.name.clone(), tally.stage()))
+            .map(|tally| (tally.name.clone(), tally.to_stage()))
             .collect();
         assert_eq!(stages.len(), 3, "{stages:?}");
         let frames = &stages["frames_total"];

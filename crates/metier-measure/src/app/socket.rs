@@ -15,61 +15,67 @@ use std::path::{Path, PathBuf};
 use metier_types::{StageKind, StageSource};
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
-use super::lines::{self, moment};
-use super::message::{Message, Number, declared, kind_of};
+use super::line_protocol::{self, plausible_time_ns};
+use super::message::{AppMessage, MessageNumber, infer_kind, parse_kind_word};
 
 /// The longest path that fits into a socket's address.
-const ADDRESS_BYTES: usize = 107;
+const MAX_ADDRESS_BYTES: usize = 107;
 /// What a message should be.
-const WANT: &str = r#"{"<metric>": {"value": <number>, "timestamp": <seconds>}}"#;
+const WANTED_MESSAGE: &str = r#"{"<metric>": {"value": <number>, "timestamp": <seconds>}}"#;
 
 /// Understands one message and hands on what it holds, all or nothing. The error says what would be right.
-pub fn understand<'a>(
+pub fn parse_messages<'a>(
     text: &'a [u8],
     read_ns: i64,
-    take: impl FnMut(Message<'a>),
+    take: impl FnMut(AppMessage<'a>),
 ) -> Result<(), &'static str> {
     if !text.starts_with(b"{") {
-        return lines::understand(text, read_ns).map(|line| line.into_iter().for_each(take));
+        return line_protocol::parse_line(text, read_ns).map(|line| line.into_iter().for_each(take));
     }
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let readings = reader.deserialize_map(Object).map_err(|_| WANT)?;
-    reader.end().map_err(|_| WANT)?;
-    let messages: Vec<Message<'a>> =
-        readings.into_iter().map(|(name, reading)| reading.of(name, read_ns)).collect::<Result<_, _>>()?;
+    let readings = reader.deserialize_map(ReadingsVisitor).map_err(|_| WANTED_MESSAGE)?;
+    reader.end().map_err(|_| WANTED_MESSAGE)?;
+    let messages: Vec<AppMessage<'a>> = readings
+        .into_iter()
+        .map(|(name, reading)| reading.into_message(name, read_ns))
+        .collect::<Result<_, _>>()?;
     messages.into_iter().for_each(take);
     Ok(())
 }
 
-struct Reading<'a> {
+struct SocketReading<'a> {
     value: f64,
     timestamp: Option<f64>,
     kind: Option<Cow<'a, str>>,
 }
 
-impl<'a> Reading<'a> {
-    fn of(self, name: Cow<'a, str>, read_ns: i64) -> Result<Message<'a>, &'static str> {
-        let (kind, scale) = match self.kind.as_deref().map(declared) {
+impl<'a> SocketReading<'a> {
+    fn into_message(self, name: Cow<'a, str>, read_ns: i64) -> Result<AppMessage<'a>, &'static str> {
+        let (kind, scale) = match self.kind.as_deref().map(parse_kind_word) {
             Some(Some(known)) => known,
             Some(None) => return Err("kind duration, rate, value, count or a unit of time"),
-            None => kind_of(&name),
+            None => infer_kind(&name),
         };
         let value = self.value * scale;
-        Ok(Message {
+        Ok(AppMessage {
             name,
             labels: Cow::Borrowed(""),
             kind,
             source: StageSource::Socket,
-            number: if kind == StageKind::Counter { Number::More(value) } else { Number::One(value) },
-            at_ns: Some(moment(self.timestamp, read_ns)),
+            number: if kind == StageKind::Counter {
+                MessageNumber::Increment(value)
+            } else {
+                MessageNumber::Observation(value)
+            },
+            at_ns: Some(plausible_time_ns(self.timestamp, read_ns)),
         })
     }
 }
 
 /// A text that is borrowed where it has no escapes.
-struct Text;
+struct TextSeed;
 
-impl<'de> Visitor<'de> for Text {
+impl<'de> Visitor<'de> for TextSeed {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +91,7 @@ impl<'de> Visitor<'de> for Text {
     }
 }
 
-impl<'de> serde::de::DeserializeSeed<'de> for Text {
+impl<'de> serde::de::DeserializeSeed<'de> for TextSeed {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
@@ -94,10 +100,10 @@ impl<'de> serde::de::DeserializeSeed<'de> for Text {
 }
 
 /// The outer object: readings by metric.
-struct Object;
+struct ReadingsVisitor;
 
-impl<'de> Visitor<'de> for Object {
-    type Value = Vec<(Cow<'de, str>, Reading<'de>)>;
+impl<'de> Visitor<'de> for ReadingsVisitor {
+    type Value = Vec<(Cow<'de, str>, SocketReading<'de>)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -105,33 +111,33 @@ impl<'de> Visitor<'de> for Object {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut readings = Vec::with_capacity(1);
-        while let Some(name) = map.next_key_seed(Text)? {
-            readings.push((name, map.next_value_seed(Inner)?));
+        while let Some(name) = map.next_key_seed(TextSeed)? {
+            readings.push((name, map.next_value_seed(ReadingSeed)?));
         }
         if readings.is_empty() { Err(A::Error::custom("no metric")) } else { Ok(readings) }
     }
 }
 
 /// One reading: a number, or an object with `value`.
-struct Inner;
+struct ReadingSeed;
 
-impl<'de> serde::de::DeserializeSeed<'de> for Inner {
-    type Value = Reading<'de>;
+impl<'de> serde::de::DeserializeSeed<'de> for ReadingSeed {
+    type Value = SocketReading<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
         from.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Inner {
-    type Value = Reading<'de>;
+impl<'de> Visitor<'de> for ReadingSeed {
+    type Value = SocketReading<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number, or an object with a value")
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-        Ok(Reading { value, timestamp: None, kind: None })
+        Ok(SocketReading { value, timestamp: None, kind: None })
     }
 
     fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Self::Value, E> {
@@ -144,29 +150,29 @@ impl<'de> Visitor<'de> for Inner {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let (mut value, mut timestamp, mut kind) = (None, None, None);
-        while let Some(key) = map.next_key_seed(Text)? {
+        while let Some(key) = map.next_key_seed(TextSeed)? {
             match key.as_ref() {
                 "value" => value = Some(map.next_value::<f64>()?),
                 "timestamp" => timestamp = map.next_value::<Option<f64>>()?,
-                "kind" => kind = Some(map.next_value_seed(Text)?),
+                "kind" => kind = Some(map.next_value_seed(TextSeed)?),
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         let value = value.ok_or_else(|| A::Error::custom("no value"))?;
-        Ok(Reading { value, timestamp, kind })
+        Ok(SocketReading { value, timestamp, kind })
     }
 }
 
 /// The two sockets at a path. Their files stay until [`remove`].
 #[derive(Debug)]
-pub struct Sockets {
+pub struct AppSockets {
     pub stream: UnixListener,
     /// Applications send here without connecting.
     pub datagrams: Option<UnixDatagram>,
 }
 
 /// Removes the files of both sockets.
-pub fn remove(path: &Path) {
+pub fn remove_sockets(path: &Path) {
     let _ = std::fs::remove_file(path);
     let _ = std::fs::remove_file(datagram_path(path));
 }
@@ -176,45 +182,47 @@ pub fn datagram_path(stream: &Path) -> PathBuf {
     stream.with_extension("dgram")
 }
 
-impl Sockets {
+impl AppSockets {
     /// Binds both. A socket file that nobody listens at is taken over; one with a listener is an error.
     pub fn bind(path: &Path) -> io::Result<Self> {
-        free(path)?;
-        let stream = short(path, |short| UnixListener::bind(short))?;
+        remove_stale_socket(path)?;
+        let stream = with_short_path(path, |short| UnixListener::bind(short))?;
         stream.set_nonblocking(true)?;
-        open_to_all(path)?;
+        allow_all_users(path)?;
         let beside = datagram_path(path);
-        let datagrams = free(&beside).and_then(|()| short(&beside, |short| UnixDatagram::bind(short))).ok();
+        let datagrams = remove_stale_socket(&beside)
+            .and_then(|()| with_short_path(&beside, |short| UnixDatagram::bind(short)))
+            .ok();
         if let Some(socket) = &datagrams {
-            super::descriptor::want_credentials(socket.as_fd())?;
+            super::descriptor::enable_peer_credentials(socket.as_fd())?;
             socket.set_nonblocking(true)?;
-            open_to_all(&beside)?;
+            allow_all_users(&beside)?;
         }
         Ok(Self { stream, datagrams })
     }
 }
 
 /// Whoever sees the folder may speak; who is listened to is told by credentials.
-fn open_to_all(path: &Path) -> io::Result<()> {
+fn allow_all_users(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))
 }
 
 /// Removes a socket file that nobody listens at.
-fn free(path: &Path) -> io::Result<()> {
+fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
     let in_use = || io::Error::new(io::ErrorKind::AddrInUse, "something is there already");
     if !found.file_type().is_socket() {
         return Err(in_use());
     }
-    match short(path, |short| UnixStream::connect(short)) {
+    match with_short_path(path, |short| UnixStream::connect(short)) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         _ => Err(in_use()),
     }
 }
 
 /// Calls with a path that fits into an address: a long one goes through a descriptor of its folder.
-fn short<T>(path: &Path, call: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    if path.as_os_str().len() <= ADDRESS_BYTES {
+fn with_short_path<T>(path: &Path, call: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().len() <= MAX_ADDRESS_BYTES {
         return call(path);
     }
     let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name");
@@ -229,11 +237,11 @@ mod tests {
 
     use super::*;
 
-    type Said = (String, StageKind, Number, Option<i64>);
+    type Said = (String, StageKind, MessageNumber, Option<i64>);
 
     fn all(text: &str) -> Result<Vec<Said>, &'static str> {
         let mut found = Vec::new();
-        understand(text.as_bytes(), 1_700_000_000_000_000_000, |m| {
+        parse_messages(text.as_bytes(), 1_700_000_000_000_000_000, |m| {
             found.push((m.name.into_owned(), m.kind, m.number, m.at_ns));
         })
         .map(|()| found)
@@ -245,20 +253,26 @@ mod tests {
         let want = (
             "inference_time".to_string(),
             StageKind::Duration,
-            Number::One(0.0125),
+            MessageNumber::Observation(0.0125),
             Some(1_699_999_999_500_000_000),
         );
         assert_eq!(found, [want]);
         let found = all(r#"{"RAM_usage": {"value": 123456789, "timestamp": 1}, "fps": 29.5}"#).unwrap();
         assert_eq!(found[0].1, StageKind::Value);
-        assert_eq!((found[1].1, found[1].2), (StageKind::Rate, Number::One(29.5)));
+        assert_eq!((found[1].1, found[1].2), (StageKind::Rate, MessageNumber::Observation(29.5)));
     }
 
     #[test]
     fn an_application_may_say_the_kind() {
         assert_eq!(all(r#"{"x": {"value": 5, "kind": "timer"}}"#).unwrap()[0].1, StageKind::Duration);
-        assert_eq!(all(r#"{"x": {"value": 5, "kind": "ms"}}"#).unwrap()[0].2, Number::One(0.005));
-        assert_eq!(all(r#"{"x": {"value": 5, "kind": "count"}}"#).unwrap()[0].2, Number::More(5.0));
+        assert_eq!(
+            all(r#"{"x": {"value": 5, "kind": "ms"}}"#).unwrap()[0].2,
+            MessageNumber::Observation(0.005)
+        );
+        assert_eq!(
+            all(r#"{"x": {"value": 5, "kind": "count"}}"#).unwrap()[0].2,
+            MessageNumber::Increment(5.0)
+        );
         assert!(all(r#"{"x": {"value": 5, "kind": "colour"}}"#).is_err());
     }
 
@@ -285,7 +299,7 @@ mod tests {
             if open {
                 bytes.insert(0, b'{');
             }
-            let _ = understand(&bytes, 0, |_| ());
+            let _ = parse_messages(&bytes, 0, |_| ());
         }
     }
 
@@ -295,12 +309,12 @@ mod tests {
         let deep = folder.path().join("a".repeat(100)).join("b".repeat(60));
         std::fs::create_dir_all(&deep).unwrap();
         let path = deep.join("live_metrics.sock");
-        let held = Sockets::bind(&path).unwrap();
-        assert_eq!(Sockets::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let held = AppSockets::bind(&path).unwrap();
+        assert_eq!(AppSockets::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(held);
         assert!(path.exists(), "a stale socket file");
-        drop(Sockets::bind(&path).unwrap());
-        remove(&path);
+        drop(AppSockets::bind(&path).unwrap());
+        remove_sockets(&path);
         assert!(!path.exists() && !datagram_path(&path).exists(), "nothing stays");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::http_get::Url;
+use crate::http_get::HttpUrl;
 
 /// The sources of application messages that a run asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,7 +25,7 @@ impl ListenSources {
     }
 
     /// What is wrong with it, if anything: the field, what was given and what would be right.
-    pub fn defect(&self) -> Option<(&'static str, String, &'static str)> {
+    pub fn find_defect(&self) -> Option<(&'static str, String, &'static str)> {
         if self.scrape.len() > 16 {
             return Some(("scrape", format!("{} addresses", self.scrape.len()), "at most 16"));
         }
@@ -33,7 +33,7 @@ impl ListenSources {
             return Some(("listen", format!("socket={}", path.display()), "an absolute path"));
         }
         self.scrape.iter().find_map(|address| {
-            Url::parse(address).err().map(|want| ("scrape", format!("{address:?}"), want))
+            HttpUrl::parse(address).err().map(|want| ("scrape", format!("{address:?}"), want))
         })
     }
 }

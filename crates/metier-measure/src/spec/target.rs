@@ -6,17 +6,17 @@ use std::path::PathBuf;
 
 use metier_types::Bytes;
 
-use super::Awaited;
+use super::AwaitedOutput;
 
 /// A program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
+pub struct CommandSpec {
     /// Name to look up in PATH, or a path.
     pub program: OsString,
     pub arguments: Vec<OsString>,
 }
 
-impl Command {
+impl CommandSpec {
     /// All words, for people and records; bytes that are not UTF-8 are shown as replacement characters.
     pub fn words(&self) -> Vec<String> {
         std::iter::once(&self.program)
@@ -28,7 +28,7 @@ impl Command {
 
 /// When an image is fetched from its registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Pull {
+pub enum PullPolicy {
     /// When it is not here yet.
     #[default]
     Missing,
@@ -66,9 +66,9 @@ pub struct ContainerSpec {
     /// Whether it reads our standard input.
     pub stdin: bool,
     /// What it is awaited to print.
-    pub awaits: Option<Awaited>,
+    pub awaits: Option<AwaitedOutput>,
     /// When the image is fetched.
-    pub pull: Pull,
+    pub pull: PullPolicy,
     /// Start without the gate, at the price of the engine's own start-up being in the figures.
     pub without_gate: bool,
 }
@@ -96,14 +96,14 @@ pub struct PodSpec {
     /// How long it may take to start; else five minutes.
     pub start_within: Option<std::time::Duration>,
     /// When the image is fetched.
-    pub pull: Pull,
+    pub pull: PullPolicy,
     /// What its container may do and see.
-    pub confines: Confines,
+    pub confines: PodPrivileges,
 }
 
 /// What a pod's container may do and see of its node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Confines {
+pub struct PodPrivileges {
     /// Whether it has its node's network.
     pub host_network: bool,
     /// The class of runtime, for example `nvidia`.
@@ -122,16 +122,16 @@ pub struct Confines {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum RunTarget {
     /// A program of this host.
-    Command(Command),
+    Command(CommandSpec),
     /// A container of an engine on this host.
     Container(ContainerSpec),
     /// A pod of a cluster; measured through `metier-cluster`.
     Pod(PodSpec),
 }
 
-impl Target {
+impl RunTarget {
     /// What is run, in words for people and records: program and arguments, or the image and what it is given.
     pub fn words(&self) -> Vec<String> {
         let image = |image: &String, entrypoint: &Option<Vec<String>>, arguments: &[String]| {
@@ -146,7 +146,7 @@ impl Target {
     }
 
     /// The command, where it is one.
-    pub fn command(&self) -> Option<&Command> {
+    pub fn command(&self) -> Option<&CommandSpec> {
         match self {
             Self::Command(command) => Some(command),
             _ => None,

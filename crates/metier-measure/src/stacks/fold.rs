@@ -3,50 +3,50 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::jit::JitSymbols;
-use super::kernel::KernelSymbols;
-use super::modules::{ModuleId, Modules};
+use super::code_modules::{CodeModules, ModuleId};
+use super::jit_symbols::JitSymbols;
+use super::kernel_symbols::KernelSymbols;
 
 /// Different stacks that are told apart.
-const MOST: usize = 100_000;
+const MAX_STACKS: usize = 100_000;
 
 /// Where code is, before it has a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Frame {
+pub(super) enum UnresolvedFrame {
     /// An address of the kernel.
     Kernel(u64),
     /// An offset in a file.
     Code(ModuleId, u64),
     /// An address of a process where code may be that comes from no file.
-    Loose(u32, u64),
+    Anonymous(u32, u64),
     /// No address of code: the chain was lost here.
-    Nowhere,
+    Unmapped,
 }
 
 /// How often each stack was seen.
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct StackCounts {
     /// Name of the thread and frames, innermost first.
-    stacks: HashMap<(Arc<str>, Box<[Frame]>), u64>,
+    stacks: HashMap<(Arc<str>, Box<[UnresolvedFrame]>), u64>,
     /// Samples of stacks beyond the limit.
     others: u64,
 }
 
 /// The text, and what is worth knowing of it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Folded {
+pub(super) struct FoldedStacks {
     pub text: String,
     pub distinct: usize,
     /// Share of frames, as often as they were seen, that have no name.
     pub unnamed_ratio: Option<f64>,
 }
 
-impl Counts {
-    pub(super) fn add(&mut self, name: Arc<str>, frames: Vec<Frame>) {
+impl StackCounts {
+    pub(super) fn count_stack(&mut self, name: Arc<str>, frames: Vec<UnresolvedFrame>) {
         let key = (name, frames.into_boxed_slice());
         if let Some(count) = self.stacks.get_mut(&key) {
             *count += 1;
-        } else if self.stacks.len() < MOST {
+        } else if self.stacks.len() < MAX_STACKS {
             self.stacks.insert(key, 1);
         } else {
             self.others += 1;
@@ -54,20 +54,27 @@ impl Counts {
     }
 
     pub(super) fn has_kernel(&self) -> bool {
-        self.stacks.keys().any(|(_, frames)| frames.iter().any(|frame| matches!(frame, Frame::Kernel(_))))
+        self.stacks
+            .keys()
+            .any(|(_, frames)| frames.iter().any(|frame| matches!(frame, UnresolvedFrame::Kernel(_))))
     }
 
     /// Names every frame and writes one line for each stack, sorted.
-    pub(super) fn fold(self, modules: &mut Modules, kernel: &KernelSymbols, jit: &JitSymbols) -> Folded {
-        let mut names: HashMap<Frame, (String, bool)> = HashMap::new();
+    pub(super) fn fold_stacks(
+        self,
+        modules: &mut CodeModules,
+        kernel: &KernelSymbols,
+        jit: &JitSymbols,
+    ) -> FoldedStacks {
+        let mut names: HashMap<UnresolvedFrame, (String, bool)> = HashMap::new();
         let mut lines: BTreeMap<String, u64> = BTreeMap::new();
         let (mut unnamed, mut all) = (0, 0);
         for ((thread, frames), count) in self.stacks {
-            let mut line = clean(&thread);
+            let mut line = clean_name(&thread);
             for frame in frames.iter().rev() {
                 let (name, is_known) = names.entry(*frame).or_insert_with(|| {
-                    let (name, is_known) = name_of(*frame, modules, kernel, jit);
-                    (clean(&name), is_known)
+                    let (name, is_known) = frame_name(*frame, modules, kernel, jit);
+                    (clean_name(&name), is_known)
                 });
                 all += count;
                 unnamed += if *is_known { 0 } else { count };
@@ -80,19 +87,28 @@ impl Counts {
             lines.insert("[too many different stacks]".into(), self.others);
         }
         let text: String = lines.iter().map(|(line, count)| format!("{line} {count}\n")).collect();
-        Folded { text, distinct: lines.len(), unnamed_ratio: (all > 0).then(|| unnamed as f64 / all as f64) }
+        FoldedStacks {
+            text,
+            distinct: lines.len(),
+            unnamed_ratio: (all > 0).then(|| unnamed as f64 / all as f64),
+        }
     }
 }
 
-fn name_of(frame: Frame, modules: &mut Modules, kernel: &KernelSymbols, jit: &JitSymbols) -> (String, bool) {
+fn frame_name(
+    frame: UnresolvedFrame,
+    modules: &mut CodeModules,
+    kernel: &KernelSymbols,
+    jit: &JitSymbols,
+) -> (String, bool) {
     match frame {
-        Frame::Kernel(address) => match kernel.name(address) {
+        UnresolvedFrame::Kernel(address) => match kernel.name_at(address) {
             Some(name) => (format!("{name}_[k]"), true),
             None => ("[unknown kernel]_[k]".into(), false),
         },
-        Frame::Code(module, offset) => modules.name(module, offset),
-        Frame::Nowhere => ("[unknown]".into(), false),
-        Frame::Loose(pid, address) => match jit.name(pid, address) {
+        UnresolvedFrame::Code(module, offset) => modules.name_at(module, offset),
+        UnresolvedFrame::Unmapped => ("[unknown]".into(), false),
+        UnresolvedFrame::Anonymous(pid, address) => match jit.name_at(pid, address) {
             Some(name) => (name, true),
             None => ("[unknown]".into(), false),
         },
@@ -100,7 +116,7 @@ fn name_of(frame: Frame, modules: &mut Modules, kernel: &KernelSymbols, jit: &Ji
 }
 
 /// A name that cannot be taken for two, nor for a line of its own.
-fn clean(name: &str) -> String {
+fn clean_name(name: &str) -> String {
     if name.is_empty() {
         return "[unknown]".into();
     }
@@ -116,22 +132,24 @@ fn clean(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use metier_linux::Roots;
+    use metier_linux::KernelRoots;
 
     #[test]
     fn lines_are_sorted_counted_and_outermost_first() {
-        let mut counts = Counts::default();
+        let mut counts = StackCounts::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a;b\n".into(), "b".into());
-        counts.add(b.clone(), vec![Frame::Loose(1, 1), Frame::Loose(1, 9)]);
-        counts.add(a, vec![Frame::Kernel(5), Frame::Loose(1, 1)]);
-        counts.add(b.clone(), vec![Frame::Loose(1, 2), Frame::Loose(1, 9)]);
-        counts.add(b, vec![]);
-        let folded = counts.fold(
-            &mut Modules::new(&Roots::default()),
+        counts
+            .count_stack(b.clone(), vec![UnresolvedFrame::Anonymous(1, 1), UnresolvedFrame::Anonymous(1, 9)]);
+        counts.count_stack(a, vec![UnresolvedFrame::Kernel(5), UnresolvedFrame::Anonymous(1, 1)]);
+        counts
+            .count_stack(b.clone(), vec![UnresolvedFrame::Anonymous(1, 2), UnresolvedFrame::Anonymous(1, 9)]);
+        counts.count_stack(b, vec![]);
+        let folded = counts.fold_stacks(
+            &mut CodeModules::new(&KernelRoots::default()),
             &KernelSymbols::default(),
             &JitSymbols::default(),
         );
         let text = "a:b?;[unknown];[unknown kernel]_[k] 1\nb 1\nb;[unknown];[unknown] 2\n";
-        assert_eq!(folded, Folded { text: text.into(), distinct: 3, unnamed_ratio: Some(1.0) });
+        assert_eq!(folded, FoldedStacks { text: text.into(), distinct: 3, unnamed_ratio: Some(1.0) });
     }
 }

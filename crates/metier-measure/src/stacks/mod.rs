@@ -15,98 +15,111 @@
 //! The result is the artefact `stacks.folded`, a line `comm;outermost;…;innermost count` for each different stack,
 //! sorted, and the object `stacks` in the record. Frames of the kernel end with `_[k]`.
 
-mod elf;
-mod event;
+mod code_modules;
+mod elf_symbols;
 mod fold;
-mod jit;
-mod kernel;
-mod modules;
-mod processes;
-mod record;
-mod sampler;
+mod jit_symbols;
+mod kernel_symbols;
+mod perf_event;
+mod perf_record;
+mod sampled_processes;
+mod stack_sampler;
 
-use metier_types::{Missing, Run, Warning};
+use metier_types::{MissingReason, Run, RunWarning};
 
-use self::event::{Target, open_all};
-use self::sampler::{Collected, Sampler};
-use crate::observer::{Keep, Observer, Ready};
-use crate::spec::{STACKS_DEFAULT_HERTZ, STACKS_HERTZ};
-use metier_linux::Roots;
+use self::perf_event::{PerfTarget, open_on_all_cpus};
+use self::stack_sampler::{CollectedStacks, StackSampler};
+use crate::observer::{ArtefactKeeper, ReadyRun, RunObserver};
+use crate::spec::{STACKS_DEFAULT_HERTZ, STACKS_HERTZ_RANGE};
+use metier_linux::KernelRoots;
 
-pub const ARTEFACT: &str = "stacks.folded";
+pub const FOLDED_ARTEFACT: &str = "stacks.folded";
 /// Share of samples that may be lost before a reader is warned.
-const LOST_LIMIT: f64 = 0.01;
+const MAX_LOST_SHARE: f64 = 0.01;
 
 /// Samples the stacks of a run.
-pub struct Stacks {
+pub struct StackObserver {
     hertz: u32,
-    roots: Roots,
-    sampler: Option<Sampler>,
-    collected: Option<Collected>,
-    missing: Option<Missing>,
+    roots: KernelRoots,
+    sampler: Option<StackSampler>,
+    collected: Option<CollectedStacks>,
+    missing: Option<MissingReason>,
     way: Option<(&'static str, bool)>,
 }
 
-impl Stacks {
+impl StackObserver {
     /// So many samples of each busy CPU per second.
     pub fn new(hertz: u32) -> Self {
-        let hertz = hertz.clamp(*STACKS_HERTZ.start(), *STACKS_HERTZ.end());
-        Self { hertz, roots: Roots::default(), sampler: None, collected: None, missing: None, way: None }
+        let hertz = hertz.clamp(*STACKS_HERTZ_RANGE.start(), *STACKS_HERTZ_RANGE.end());
+        Self {
+            hertz,
+            roots: KernelRoots::default(),
+            sampler: None,
+            collected: None,
+            missing: None,
+            way: None,
+        }
     }
 
     /// Whether this host permits it, and how; for looking before a run.
-    pub fn permitted(roots: &Roots) -> Result<String, Missing> {
-        let own = Target::Task(std::process::id());
-        open_all(roots, &own, STACKS_DEFAULT_HERTZ)
+    pub fn check_permission(roots: &KernelRoots) -> Result<String, MissingReason> {
+        let own = PerfTarget::Task(std::process::id());
+        open_on_all_cpus(roots, &own, STACKS_DEFAULT_HERTZ)
             .map(|events| match events.has_kernel {
                 true => "of programs and the kernel".to_string(),
                 false => "of programs; the kernel's own are not permitted".to_string(),
             })
-            .map_err(|error| refused(roots, &error))
+            .map_err(|error| refusal_reason(roots, &error))
     }
 }
 
-impl Observer for Stacks {
-    fn ready(&mut self, ready: Ready<'_>) {
+impl RunObserver for StackObserver {
+    fn on_ready(&mut self, ready: ReadyRun<'_>) {
         let group = ready.group.and_then(|group| {
             let v1 = group.around.v1.get("perf_event").filter(|_| group.remove.is_empty());
             group.v2.as_ref().or(v1)
         });
-        let by_group = group.and_then(|folder| std::fs::File::open(folder).ok()).map(Target::Group);
-        let by_task = ready.launcher.map(Target::Task);
+        let by_group = group.and_then(|folder| std::fs::File::open(folder).ok()).map(PerfTarget::Group);
+        let by_task = ready.launcher.map(PerfTarget::Task);
         let mut refusal = None;
         for target in by_group.into_iter().chain(by_task) {
-            match open_all(&self.roots, &target, self.hertz) {
+            match open_on_all_cpus(&self.roots, &target, self.hertz) {
                 Ok(events) => {
-                    self.way = Some((target.word(), events.has_kernel));
-                    let there = ready.group.map(metier_linux::cgroup::Group::members).unwrap_or_default();
-                    match Sampler::start(&self.roots, events, ready.launcher, &there) {
+                    self.way = Some((target.record_name(), events.has_kernel));
+                    let there =
+                        ready.group.map(metier_linux::cgroup::RunCgroup::list_members).unwrap_or_default();
+                    match StackSampler::start(&self.roots, events, ready.launcher, &there) {
                         Ok(sampler) => self.sampler = Some(sampler),
-                        Err(error) => refusal = Some(Missing::because(format!("no thread for it ({error})"))),
+                        Err(error) => {
+                            refusal = Some(MissingReason::without_fix(format!("no thread for it ({error})")))
+                        }
                     }
                     break;
                 }
-                Err(error) => refusal = Some(refused(&self.roots, &error)),
+                Err(error) => refusal = Some(refusal_reason(&self.roots, &error)),
             }
         }
         if self.sampler.is_none() {
-            let none =
-                || Missing::because("the run has neither a control group nor a process of ours above it");
+            let none = || {
+                MissingReason::without_fix(
+                    "the run has neither a control group nor a process of ours above it",
+                )
+            };
             self.missing = Some(refusal.unwrap_or_else(none));
         }
     }
 
-    fn ended(&mut self, _group: Option<&metier_linux::cgroup::Group>) {
-        self.collected = self.sampler.take().and_then(Sampler::stop);
+    fn on_ended(&mut self, _group: Option<&metier_linux::cgroup::RunCgroup>) {
+        self.collected = self.sampler.take().and_then(StackSampler::stop);
     }
 
-    fn cancelled(&mut self) {
+    fn on_cancelled(&mut self) {
         self.sampler = None;
     }
 
-    fn finish(&mut self, run: &mut Run, keep: &mut Keep<'_>) {
+    fn on_finish(&mut self, run: &mut Run, keep: &mut ArtefactKeeper<'_>) {
         let Some(collected) = self.collected.take() else {
-            let lost = || Missing::because("the thread that collects stacks was lost");
+            let lost = || MissingReason::without_fix("the thread that collects stacks was lost");
             run.missing.insert("stacks".into(), self.missing.take().unwrap_or_else(lost));
             return;
         };
@@ -122,36 +135,36 @@ impl Observer for Stacks {
             "lost": counts.lost,
             "without_name_ratio": folded.unnamed_ratio,
             "distinct": folded.distinct,
-            "artefact": ARTEFACT,
+            "artefact": FOLDED_ARTEFACT,
         });
         run.extra.insert("stacks".into(), record);
         let all = counts.samples + counts.lost;
-        if all > 0 && counts.lost as f64 > all as f64 * LOST_LIMIT {
+        if all > 0 && counts.lost as f64 > all as f64 * MAX_LOST_SHARE {
             let text = format!(
                 "{} of {all} stack samples were lost: the host was too busy to collect them",
                 counts.lost
             );
-            run.warnings.push(Warning::new("lost-stacks", text));
+            run.warnings.push(RunWarning::new("lost-stacks", text));
         }
         if counts.samples == 0 {
             let reason = "the run used too little CPU time for a sample of its stacks";
-            run.missing.insert("stacks.samples".into(), Missing::because(reason));
+            run.missing.insert("stacks.samples".into(), MissingReason::without_fix(reason));
         }
-        keep.artefact(run, ARTEFACT, "text/plain", &mut folded.text.as_bytes());
+        keep.keep_artefact(run, FOLDED_ARTEFACT, "text/plain", &mut folded.text.as_bytes());
     }
 }
 
 /// Why the kernel refuses, and what would help.
-fn refused(roots: &Roots, error: &std::io::Error) -> Missing {
-    let level = metier_linux::file::text(roots.proc.join("sys/kernel/perf_event_paranoid"));
+fn refusal_reason(roots: &KernelRoots, error: &std::io::Error) -> MissingReason {
+    let level = metier_linux::kernel_file::read_text(roots.proc.join("sys/kernel/perf_event_paranoid"));
     match (error.raw_os_error(), level) {
-        (Some(libc::EACCES | libc::EPERM), Some(level)) => Missing::fixable(
+        (Some(libc::EACCES | libc::EPERM), Some(level)) => MissingReason::with_fix(
             format!("the kernel does not permit it (kernel.perf_event_paranoid is {level})"),
             "run as root, or: sysctl kernel.perf_event_paranoid=2",
         ),
         (Some(libc::ENOSYS | libc::ENOENT), _) | (Some(libc::EACCES | libc::EPERM), None) => {
-            Missing::because(format!("the kernel has no software clock to sample with ({error})"))
+            MissingReason::without_fix(format!("the kernel has no software clock to sample with ({error})"))
         }
-        _ => Missing::because(format!("the kernel refuses ({error})")),
+        _ => MissingReason::without_fix(format!("the kernel refuses ({error})")),
     }
 }

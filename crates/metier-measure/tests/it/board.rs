@@ -5,24 +5,24 @@ use std::path::Path;
 use std::time::Duration;
 
 use metier_device::identity;
-use metier_linux::Roots;
-use metier_measure::{Command, Error, Options, Recorder, Session, Spec};
+use metier_linux::KernelRoots;
+use metier_measure::{CommandSpec, Error, MeasureOptions, MeasureSession, RunRecorder, RunSpec};
 use metier_types::{ProcessTree, Run, RunId, Series};
 
 /// Keeps the names and columns of the time line.
 #[derive(Default)]
 struct Columns(Vec<(String, String)>);
 
-impl Recorder for Columns {
-    fn begin(&mut self, _: &Run) -> Result<(), Error> {
+impl RunRecorder for Columns {
+    fn begin_run(&mut self, _: &Run) -> Result<(), Error> {
         Ok(())
     }
-    fn samples(&mut self, _: RunId, chunk: Vec<Series>) {
+    fn record_samples(&mut self, _: RunId, chunk: Vec<Series>) {
         for series in chunk {
             self.0.extend(series.columns.iter().map(|column| (series.name.clone(), column.name.clone())));
         }
     }
-    fn finish(&mut self, _: &mut Run, _: &ProcessTree) -> Result<(), Error> {
+    fn finish_run(&mut self, _: &mut Run, _: &ProcessTree) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -50,15 +50,17 @@ fn a_run_on_a_jetson_has_its_gpu_and_its_energy_with_the_error_of_that() {
     ] {
         write(sys, path, text);
     }
-    let device = identity::this(&Roots::default(), None).unwrap();
-    let roots = Roots { sys: sys.into(), ..Roots::default() };
-    let mut session = Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap();
+    let device = identity::identify_device(&KernelRoots::default(), None).unwrap();
+    let roots = KernelRoots { sys: sys.into(), ..KernelRoots::default() };
+    let mut session =
+        MeasureSession::open(MeasureOptions { roots, runtime_dir: std::env::temp_dir(), device }).unwrap();
     let current = sys.join("class/hwmon/hwmon0/curr1_input");
     let script = format!(
         "for i in 1 2 3 4; do echo 3000 > {0}; sleep 0.2; echo 1000 > {0}; sleep 0.2; done",
         current.display()
     );
-    let mut spec = Spec::new(Command { program: "sh".into(), arguments: vec!["-c".into(), script.into()] });
+    let mut spec =
+        RunSpec::new(CommandSpec { program: "sh".into(), arguments: vec!["-c".into(), script.into()] });
     spec.interval = Duration::from_millis(20);
     let mut columns = Columns::default();
     let run = session.run(&spec, &mut columns).unwrap().run;

@@ -6,11 +6,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use metier_device::identity;
-use metier_linux::{Roots, proc_stat};
-use metier_measure::spec::{Awaited, ContainerSpec, Mount, Pull};
-use metier_measure::{NoRecorder, Options, Session, Spec, StoreRecorder, Target, leftovers};
-use metier_store::{Location, Store};
-use metier_types::{Bytes, Cause, Method, Quality, Run, RunId, RunState};
+use metier_linux::{KernelRoots, proc_stat};
+use metier_measure::spec::{AwaitedOutput, BindMount, ContainerSpec, PullPolicy};
+use metier_measure::{
+    MeasureOptions, MeasureSession, NoRecorder, RunSpec, RunTarget, StoreRecorder, leftovers,
+};
+use metier_store::{RecordStore, StoreLocation};
+use metier_types::{AccountingMethod, Bytes, ExitCause, Run, RunId, RunState, ValueQuality};
 
 /// The lab's engine, or none, with the reason said.
 fn engine() -> Option<String> {
@@ -27,18 +29,18 @@ fn docker(engine: &str, words: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_string()
 }
 
-fn session() -> Session {
-    let roots = Roots::default();
-    let device = identity::this(&roots, None).unwrap();
-    Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap()
+fn session() -> MeasureSession {
+    let roots = KernelRoots::default();
+    let device = identity::identify_device(&roots, None).unwrap();
+    MeasureSession::open(MeasureOptions { roots, runtime_dir: std::env::temp_dir(), device }).unwrap()
 }
 
-fn container(engine: &str, image: &str, words: &[&str]) -> Spec {
-    let mut spec = Spec::of(Target::Container(ContainerSpec {
+fn container(engine: &str, image: &str, words: &[&str]) -> RunSpec {
+    let mut spec = RunSpec::for_target(RunTarget::Container(ContainerSpec {
         image: image.into(),
         arguments: words.iter().map(|word| (*word).to_string()).collect(),
         engine: Some(engine.into()),
-        pull: Pull::Never,
+        pull: PullPolicy::Never,
         network: Some("none".into()),
         ..ContainerSpec::default()
     }));
@@ -46,12 +48,12 @@ fn container(engine: &str, image: &str, words: &[&str]) -> Spec {
     spec
 }
 
-fn change(spec: &mut Spec, with: impl FnOnce(&mut ContainerSpec)) {
-    let Target::Container(container) = &mut spec.target else { panic!("not a container") };
+fn change(spec: &mut RunSpec, with: impl FnOnce(&mut ContainerSpec)) {
+    let RunTarget::Container(container) = &mut spec.target else { panic!("not a container") };
     with(container);
 }
 
-fn run(spec: &Spec) -> Run {
+fn run(spec: &RunSpec) -> Run {
     session().run(spec, &mut NoRecorder).unwrap().run
 }
 
@@ -88,8 +90,8 @@ fn a_container_leaves_a_complete_record_and_nothing_else() {
     let Some(engine) = engine() else { return };
     let run = run(&container(&engine, "busybox:local", &["sh", "-c", "exit 7"]));
     let exit = run.exit.clone().unwrap();
-    assert_eq!((exit.code, exit.cause), (Some(7), Cause::Exited), "{exit:?}");
-    assert_eq!(run.context.method, Some(Method::Container));
+    assert_eq!((exit.code, exit.cause), (Some(7), ExitCause::Exited), "{exit:?}");
+    assert_eq!(run.context.method, Some(AccountingMethod::Container));
     assert_eq!(run.context.command, ["sh", "-c", "exit 7"]);
     let image = run.context.image.as_ref().unwrap();
     assert_eq!(image.reference, "busybox:local");
@@ -98,7 +100,7 @@ fn a_container_leaves_a_complete_record_and_nothing_else() {
     let known = docker(&engine, &["image", "inspect", "-f", "{{.Id}} {{.RepoDigests}}", "busybox:local"]);
     let digest = image.digest.unwrap().to_string();
     assert!(known.contains(digest.trim_start_matches("sha256:")), "{digest} of {known}");
-    assert_eq!(run.quality.get("summary.wall_seconds"), Some(&Quality::Exact));
+    assert_eq!(run.quality.get("summary.wall_seconds"), Some(&ValueQuality::Exact));
     says_how_good_its_counters_are(&run);
     assert!(run.summary.cpu_seconds.unwrap().get() > 0.0);
     assert!(run.summary.processes.unwrap() >= 1);
@@ -127,15 +129,15 @@ fn gives_groups() -> bool {
 fn says_how_good_its_counters_are(run: &Run) {
     let counters = run.quality["summary.cpu_seconds"];
     match gives_groups() {
-        true => assert_eq!(counters, Quality::Exact, "{:?}", run.missing),
-        false => assert!(matches!(counters, Quality::Exact | Quality::Sampled), "{counters:?}"),
+        true => assert_eq!(counters, ValueQuality::Exact, "{:?}", run.missing),
+        false => assert!(matches!(counters, ValueQuality::Exact | ValueQuality::Sampled), "{counters:?}"),
     }
-    assert_eq!(run.missing.contains_key("context.end_counters"), counters != Quality::Exact);
+    assert_eq!(run.missing.contains_key("context.end_counters"), counters != ValueQuality::Exact);
     let is_pure = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     let release = (numbers.next().unwrap(), numbers.next().unwrap());
-    let peak = if is_pure && release < (6, 12) { Quality::Estimated } else { counters };
+    let peak = if is_pure && release < (6, 12) { ValueQuality::Estimated } else { counters };
     assert_eq!(run.quality["summary.peak_memory_bytes"], peak, "{:?}", run.missing);
 }
 
@@ -151,14 +153,14 @@ fn all_cpu_time_of_a_container_of_a_third_of_a_second_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let words = ["/burn", "cpu", "0.3", "--from-now", "--report", "/out/report.json"];
     let mut spec = container(&engine, "busybox:local", &words);
-    let read = |source: &Path, target: &Path| Mount {
+    let read = |source: &Path, target: &Path| BindMount {
         source: source.canonicalize().unwrap(),
         target: target.into(),
         read_only: true,
     };
     spec.mounts = vec![
         read(&burn, Path::new("/burn")),
-        Mount { source: folder.path().into(), target: "/out".into(), read_only: false },
+        BindMount { source: folder.path().into(), target: "/out".into(), read_only: false },
     ];
     // The libraries that it is linked with, where it looks for them.
     let output = Command::new("ldd").arg(&burn).output().unwrap();
@@ -175,7 +177,7 @@ fn all_cpu_time_of_a_container_of_a_third_of_a_second_is_counted() {
     let measured = run.summary.cpu_seconds.unwrap().get();
     eprintln!("the burner knows of {known:.4} s, measured were {measured:.4} s");
     says_how_good_its_counters_are(&run);
-    let is_exact = run.quality["summary.cpu_seconds"] == Quality::Exact;
+    let is_exact = run.quality["summary.cpu_seconds"] == ValueQuality::Exact;
     assert!(known >= 0.3, "{own}");
     // Above it are the loading of the program before its first line, and its end: dear where a processor is emulated.
     assert!(measured > known * 0.999 || !is_exact, "{measured} s of {known} s");
@@ -198,7 +200,7 @@ fn where_no_group_can_be_made_for_an_engine_its_own_is_seen_to_its_end_or_the_re
     eprintln!("counters of its own group: {:?}", run.quality["summary.cpu_seconds"]);
     let is_root = name_of_engine() == "Podman";
     let tells_fix =
-        |missing: &metier_types::Missing| missing.fix.as_ref().is_some_and(|fix| fix.contains("root"));
+        |missing: &metier_types::MissingReason| missing.fix.as_ref().is_some_and(|fix| fix.contains("root"));
     assert!(missing.is_none_or(|missing| is_root || tells_fix(missing)), "{missing:?}");
     nothing_is_left(&engine, run.id);
 }
@@ -223,7 +225,7 @@ fn the_engines_own_start_up_is_not_in_the_figures_and_where_it_is_they_say_so() 
     let open = run(&spec);
     let cpu = |run: &Run| run.summary.cpu_seconds.unwrap().get();
     assert!(cpu(&gated) < cpu(&open), "{} s behind the gate, {} s without", cpu(&gated), cpu(&open));
-    assert_eq!(open.quality.get("summary.cpu_seconds"), Some(&Quality::Estimated));
+    assert_eq!(open.quality.get("summary.cpu_seconds"), Some(&ValueQuality::Estimated));
     assert!(open.missing["context.start_up"].reason.contains("gate"));
     assert!(!gated.missing.contains_key("context.start_up"));
     nothing_is_left(&engine, open.id);
@@ -241,7 +243,7 @@ fn the_workload_is_the_first_process_with_the_users_folder_environment_and_mount
     let mut spec = container(&engine, "busybox:local", &["sh", "-c", script]);
     spec.environment = vec![("WORD".into(), "a $b; c".into())];
     spec.working_directory = Some("/tmp".into());
-    let mount = |source: &Path, target: &str, read_only| Mount {
+    let mount = |source: &Path, target: &str, read_only| BindMount {
         source: source.into(),
         target: target.into(),
         read_only,
@@ -264,7 +266,7 @@ fn a_container_that_is_killed_for_want_of_memory_says_so_and_names_its_limit() {
     spec.limits.memory = Some(Bytes(24 << 20));
     let run = run(&spec);
     let exit = run.exit.clone().unwrap();
-    assert_eq!(exit.cause, Cause::Oom, "{exit:?}");
+    assert_eq!(exit.cause, ExitCause::Oom, "{exit:?}");
     assert!(exit.detail.unwrap().contains("24"));
     assert!(run.memory.oom_kills.unwrap() >= 1);
     let peak = run.summary.peak_memory_bytes.unwrap();
@@ -282,7 +284,7 @@ fn a_time_limit_ends_every_process_of_a_container() {
     spec.timeout = Some(Duration::from_millis(500));
     let run = run(&spec);
     let exit = run.exit.clone().unwrap();
-    assert_eq!(exit.cause, Cause::Timeout, "{exit:?}");
+    assert_eq!(exit.cause, ExitCause::Timeout, "{exit:?}");
     assert!(exit.ended_by.unwrap().contains("SIGKILL"));
     nothing_is_left(&engine, run.id);
 }
@@ -299,17 +301,17 @@ fn a_cpu_limit_of_a_container_holds_and_is_seen() {
 }
 
 /// What a run that never starts leaves.
-fn never_starts(spec: &Spec, engine: &str) -> String {
+fn never_starts(spec: &RunSpec, engine: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&Location::Sqlite(folder.path().join("store.db"))).unwrap();
-    let device = identity::this(&Roots::default(), None).unwrap();
+    let store = RecordStore::open(&StoreLocation::Sqlite(folder.path().join("store.db"))).unwrap();
+    let device = identity::identify_device(&KernelRoots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let finished = session().run(spec, &mut recorder).unwrap();
     let kept = store.run(finished.run.id).unwrap().unwrap();
     assert_eq!(kept, finished.run);
     assert_eq!(kept.state, RunState::Finished);
     let exit = kept.exit.unwrap();
-    assert_eq!(exit.cause, Cause::Unstarted, "{exit:?}");
+    assert_eq!(exit.cause, ExitCause::Unstarted, "{exit:?}");
     nothing_is_left(engine, kept.id);
     exit.detail.unwrap()
 }
@@ -332,7 +334,7 @@ fn what_cannot_start_leaves_a_record_with_its_cause_and_nothing_else() {
     }
 
     let mut mount = container(&engine, "busybox:local", &["true"]);
-    mount.mounts = vec![Mount { source: "/no/such/folder".into(), target: "/x".into(), read_only: true }];
+    mount.mounts = vec![BindMount { source: "/no/such/folder".into(), target: "/x".into(), read_only: true }];
     let mount = never_starts(&mount, &engine);
     assert!(mount.contains("/no/such/folder"), "{mount}");
     assert!(!Path::new("/no/such/folder").exists(), "nobody made it");
@@ -374,8 +376,8 @@ fn an_image_with_nothing_to_run_says_so() {
 fn files_of_a_container_are_kept_under_the_names_it_knows_them_by() {
     let Some(engine) = engine() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&Location::Sqlite(folder.path().join("store.db"))).unwrap();
-    let device = identity::this(&Roots::default(), None).unwrap();
+    let store = RecordStore::open(&StoreLocation::Sqlite(folder.path().join("store.db"))).unwrap();
+    let device = identity::identify_device(&KernelRoots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let script =
         "mkdir -p /out/deep; echo 1 > /out/a.csv; echo 22 > /out/deep/b.csv; echo no > /out/c.txt; cd /";
@@ -447,7 +449,7 @@ fn what_a_container_is_awaited_to_print_is_seen_when_it_is_printed() {
     for (text, is_printed) in [("now ready", true), ("never said", false)] {
         let script = "echo now; echo is now ready >&2; sleep 0.2; echo done";
         let mut spec = container(&engine, "busybox:local", &["sh", "-c", script]);
-        let awaited = Awaited::new(text);
+        let awaited = AwaitedOutput::new(text);
         change(&mut spec, |container| container.awaits = Some(awaited.clone()));
         let run = run(&spec);
         assert_eq!((run.exit.unwrap().code, awaited.seen_ns().is_some()), (Some(0), is_printed), "{text}");
@@ -485,9 +487,9 @@ fn when_we_are_killed_the_container_and_its_groups_go_too() {
     child.wait().unwrap();
     // The launcher alone, without any next start.
     wait_until("nothing is left", || left(&engine, id).is_empty());
-    let store = Store::open(&Location::Sqlite(path)).unwrap();
-    let device = identity::this(&Roots::default(), None).unwrap();
-    leftovers::sweep(&Roots::default(), &store, &device).unwrap();
+    let store = RecordStore::open(&StoreLocation::Sqlite(path)).unwrap();
+    let device = identity::identify_device(&KernelRoots::default(), None).unwrap();
+    leftovers::sweep_leftovers(&KernelRoots::default(), &store, &device).unwrap();
     assert_eq!(store.run(id).unwrap().unwrap().state, RunState::Interrupted);
 }
 
@@ -506,15 +508,15 @@ fn when_the_launcher_is_killed_with_us_the_next_start_sweeps() {
     assert!(!left(&engine, id).is_empty(), "without anybody the container goes on");
     // Any next run of a container with this engine.
     run(&container(&engine, "busybox:local", &["true"]));
-    let store = Store::open(&Location::Sqlite(path)).unwrap();
-    let device = identity::this(&Roots::default(), None).unwrap();
-    leftovers::sweep(&Roots::default(), &store, &device).unwrap();
+    let store = RecordStore::open(&StoreLocation::Sqlite(path)).unwrap();
+    let device = identity::identify_device(&KernelRoots::default(), None).unwrap();
+    leftovers::sweep_leftovers(&KernelRoots::default(), &store, &device).unwrap();
     nothing_is_left(&engine, id);
 }
 
 fn child_of(parent: u32, name: &str) -> Option<u32> {
     let proc = std::path::Path::new("/proc");
-    proc_stat::pids(proc).find(|pid| {
-        proc_stat::read(proc, *pid).is_some_and(|stat| stat.parent == parent && stat.name == name)
+    proc_stat::list_pids(proc).find(|pid| {
+        proc_stat::read_process(proc, *pid).is_some_and(|stat| stat.parent == parent && stat.name == name)
     })
 }

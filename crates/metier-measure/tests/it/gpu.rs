@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use metier_device::gpu::Gpus;
+use metier_device::gpu_meters::GpuMeters;
 
 fn library(folder: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu/nvml.c");
@@ -20,15 +20,15 @@ fn library(folder: &Path) -> Option<PathBuf> {
 fn energy_and_use_of_a_board_are_counted_over_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let Some(library) = library(folder.path()) else { return };
-    let mut gpus = Gpus::open(Some(&library));
+    let mut gpus = GpuMeters::open_nvml(Some(&library));
     assert_eq!(gpus.missing(), None);
     assert_eq!(gpus.names(), ["Stand-in #0"]);
-    gpus.start();
+    gpus.reset();
     let begun = std::time::Instant::now();
     std::thread::sleep(std::time::Duration::from_millis(40));
-    gpus.tick(&[1, 2]);
+    gpus.sample(&[1, 2]);
     let most = begun.elapsed().as_secs_f64() + 0.01;
-    let [gpu] = &gpus.result()[..] else { panic!("{:?}", gpus.result()) };
+    let [gpu] = &gpus.usage()[..] else { panic!("{:?}", gpus.usage()) };
     assert_eq!(gpu.uuid.as_deref(), Some("GPU-stand-in"));
     assert_eq!(gpu.mean_utilisation_ratio.unwrap().get(), 0.75);
     let joules = gpu.energy_joules.unwrap().get();

@@ -3,20 +3,20 @@
 use std::path::Path;
 
 use metier_device::identity;
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 use metier_measure::spec::ListenSources;
-use metier_measure::spec::{Accounting, ContainerSpec, Mount, Pull};
-use metier_measure::{Command, NoRecorder, Options, Session, Spec, Target};
+use metier_measure::spec::{AccountingMode, BindMount, ContainerSpec, PullPolicy};
+use metier_measure::{CommandSpec, MeasureOptions, MeasureSession, NoRecorder, RunSpec, RunTarget};
 
-fn session(runtime: &Path) -> Session {
-    let roots = Roots::default();
-    let device = identity::this(&roots, None).unwrap();
-    Session::open(Options { roots, runtime_dir: runtime.into(), device }).unwrap()
+fn session(runtime: &Path) -> MeasureSession {
+    let roots = KernelRoots::default();
+    let device = identity::identify_device(&roots, None).unwrap();
+    MeasureSession::open(MeasureOptions { roots, runtime_dir: runtime.into(), device }).unwrap()
 }
 
-fn spec(words: &[&str], listen: ListenSources) -> Spec {
+fn spec(words: &[&str], listen: ListenSources) -> RunSpec {
     let arguments = words[1..].iter().map(Into::into).collect();
-    Spec { listen, ..Spec::new(Command { program: words[0].into(), arguments }) }
+    RunSpec { listen, ..RunSpec::new(CommandSpec { program: words[0].into(), arguments }) }
 }
 
 fn left(runtime: &Path) -> usize {
@@ -37,7 +37,7 @@ fn without_a_control_group_the_line_of_parents_tells_who_belongs_to_the_run() {
                 os._exit(0)\nos.wait()\n";
     let ways = ListenSources { socket: true, lines: true, ..ListenSources::default() };
     let mut spec = spec(&["python3", "-c", text], ways);
-    spec.accounting = Accounting::Wait4;
+    spec.accounting = AccountingMode::Wait4;
     let run = session(folder.path()).run(&spec, &mut NoRecorder).unwrap().run;
     assert_eq!(run.stages.len(), 1, "{:?}", run.intake);
     assert_eq!((run.stages[0].name.as_str(), run.stages[0].count), ("orphan", 5000));
@@ -104,15 +104,15 @@ fn a_container_is_listened_to_by_every_way_from_its_first_instruction() {
         scrape: vec!["http://localhost:8000/metrics".into()],
         ..ListenSources::default()
     };
-    let mut spec = Spec::of(Target::Container(ContainerSpec {
+    let mut spec = RunSpec::for_target(RunTarget::Container(ContainerSpec {
         image: "busybox:local".into(),
         arguments: ["sh", "-c", text].map(str::to_string).to_vec(),
         engine: Some(engine),
-        pull: Pull::Never,
+        pull: PullPolicy::Never,
         network: Some("none".into()),
         ..ContainerSpec::default()
     }));
-    spec.mounts = vec![Mount { source: program, target: "/speaker".into(), read_only: true }];
+    spec.mounts = vec![BindMount { source: program, target: "/speaker".into(), read_only: true }];
     spec.listen = ways;
     spec.timeout = Some(std::time::Duration::from_secs(120));
     let run = session(folder.path()).run(&spec, &mut NoRecorder).unwrap().run;

@@ -5,25 +5,29 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use metier_device::identity;
-use metier_linux::Roots;
-use metier_measure::spec::Accounting;
-use metier_measure::{Command, Error, Finished, NoRecorder, Options, Recorder, Session, Spec};
-use metier_types::{Cause, Method, ProcessSource, ProcessTree, Quality, Run, RunId, RunState, Series};
+use metier_linux::KernelRoots;
+use metier_measure::spec::AccountingMode;
+use metier_measure::{
+    CommandSpec, Error, FinishedRun, MeasureOptions, MeasureSession, NoRecorder, RunRecorder, RunSpec,
+};
+use metier_types::{
+    AccountingMethod, ExitCause, ProcessSource, ProcessTree, Run, RunId, RunState, Series, ValueQuality,
+};
 
-fn session() -> Session {
-    let roots = Roots::default();
-    let device = identity::this(&roots, None).unwrap();
-    Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap()
+fn session() -> MeasureSession {
+    let roots = KernelRoots::default();
+    let device = identity::identify_device(&roots, None).unwrap();
+    MeasureSession::open(MeasureOptions { roots, runtime_dir: std::env::temp_dir(), device }).unwrap()
 }
 
-fn spec(words: &[&str]) -> Spec {
+fn spec(words: &[&str]) -> RunSpec {
     let arguments = words[1..].iter().map(Into::into).collect();
-    let mut spec = Spec::new(Command { program: words[0].into(), arguments });
+    let mut spec = RunSpec::new(CommandSpec { program: words[0].into(), arguments });
     spec.grace = Duration::from_millis(200);
     spec
 }
 
-fn run(spec: &Spec) -> Finished {
+fn run(spec: &RunSpec) -> FinishedRun {
     session().run(spec, &mut NoRecorder).unwrap()
 }
 
@@ -40,7 +44,7 @@ fn burn() -> Option<String> {
 
 /// Whether this host gives a group with memory; tests of exactness need one and say so.
 fn has_exact_memory(run: &Run) -> bool {
-    let exact = run.quality.get("summary.peak_memory_bytes") == Some(&Quality::Exact);
+    let exact = run.quality.get("summary.peak_memory_bytes") == Some(&ValueQuality::Exact);
     if !exact {
         eprintln!("SKIP: no exact memory here: {:?}", run.missing.get("memory.kernel_peak"));
     }
@@ -77,7 +81,7 @@ fn a_command_that_succeeds_leaves_a_complete_record_and_nothing_else() {
     let run = &finished.run;
     assert_eq!(run.state, RunState::Finished);
     let exit = run.exit.as_ref().unwrap();
-    assert_eq!((exit.code, exit.signal, exit.cause), (Some(0), None, Cause::Exited));
+    assert_eq!((exit.code, exit.signal, exit.cause), (Some(0), None, ExitCause::Exited));
     assert!(run.summary.wall_seconds.unwrap().get() > 0.0);
     assert!(run.summary.cpu_seconds.unwrap().get() > 0.0);
     assert!(run.context.executable.as_ref().unwrap().contains('/'));
@@ -105,9 +109,9 @@ fn every_absent_figure_has_its_reason() {
 #[test]
 fn exit_codes_and_signals_are_told_apart() {
     let code = run(&spec(&["sh", "-c", "exit 7"])).run.exit.unwrap();
-    assert_eq!((code.code, code.cause), (Some(7), Cause::Exited));
+    assert_eq!((code.code, code.cause), (Some(7), ExitCause::Exited));
     let signal = run(&spec(&["sh", "-c", "kill -SEGV $$"])).run.exit.unwrap();
-    assert_eq!((signal.code, signal.signal, signal.cause), (None, Some(11), Cause::Signalled));
+    assert_eq!((signal.code, signal.signal, signal.cause), (None, Some(11), ExitCause::Signalled));
 }
 
 #[test]
@@ -145,7 +149,7 @@ fn children_of_a_millisecond_are_all_counted() {
     let run = run(&spec(&[&burn, "forkburn", "100", "2"])).run;
     let cpu = run.summary.cpu_seconds.unwrap().get();
     assert!(cpu >= 0.2, "100 children of 2 ms, but only {cpu} s");
-    if run.quality["summary.processes"] == Quality::Exact {
+    if run.quality["summary.processes"] == ValueQuality::Exact {
         assert_eq!(run.summary.processes, Some(101));
     } else {
         assert!(run.missing.contains_key("processes.short_lived"));
@@ -161,9 +165,9 @@ fn an_orphan_is_waited_for_and_counted() {
     let run = run(&spec).run;
     assert!(run.summary.cpu_seconds.unwrap().get() >= 0.3, "{:?}", run.summary);
     let exit = run.exit.clone().unwrap();
-    assert_eq!((exit.code, exit.cause), (Some(0), Cause::Exited));
+    assert_eq!((exit.code, exit.cause), (Some(0), ExitCause::Exited));
     // What it uses after the main process, it uses in the time after that: no more cores than there are.
-    let cores = run.mean_cores().unwrap();
+    let cores = run.mean_busy_cores().unwrap();
     assert!(cores < 1.5, "{cores} cores of one thread; {:?}", run.verdict);
     // The orphan, and on a slow host also the process between it and the main one, which ends by itself.
     assert!((1..=2).contains(&exit.left_behind), "{exit:?}");
@@ -176,7 +180,7 @@ fn a_daemon_is_ended_after_its_time_to_linger_and_the_exit_code_stays() {
     spec.linger = Duration::from_millis(200);
     let run = run(&spec).run;
     let exit = run.exit.unwrap();
-    assert_eq!((exit.code, exit.cause), (Some(3), Cause::Exited));
+    assert_eq!((exit.code, exit.cause), (Some(3), ExitCause::Exited));
     assert!(run.warnings.iter().any(|warning| warning.code == "left-behind"));
     nobody_runs(&marker);
     no_group_is_left(run.id);
@@ -189,7 +193,7 @@ fn at_the_time_limit_even_the_stubborn_go() {
     spec.timeout = Some(Duration::from_millis(300));
     let run = run(&spec).run;
     let exit = run.exit.clone().unwrap();
-    assert_eq!((exit.cause, exit.signal), (Cause::Timeout, Some(9)));
+    assert_eq!((exit.cause, exit.signal), (ExitCause::Timeout, Some(9)));
     let by = exit.ended_by.unwrap();
     assert!(by.contains("SIGINT, then SIGTERM, then SIGKILL"), "{by}");
     no_group_is_left(run.id);
@@ -200,7 +204,7 @@ fn a_polite_command_ends_at_the_first_rung() {
     let mut spec = spec(&["sleep", "600"]);
     spec.timeout = Some(Duration::from_millis(100));
     let exit = run(&spec).run.exit.unwrap();
-    assert_eq!((exit.cause, exit.signal), (Cause::Timeout, Some(2)));
+    assert_eq!((exit.cause, exit.signal), (ExitCause::Timeout, Some(2)));
 }
 
 #[test]
@@ -276,12 +280,12 @@ fn the_process_tree_has_every_child_with_its_parent() {
 fn without_a_group_wait4_stands_in_and_says_so() {
     let Some(burn) = burn() else { return };
     let mut spec = spec(&[&burn, "forkburn", "20", "5"]);
-    spec.accounting = Accounting::Wait4;
+    spec.accounting = AccountingMode::Wait4;
     let run = run(&spec).run;
-    assert_eq!(run.context.method, Some(Method::Wait4));
+    assert_eq!(run.context.method, Some(AccountingMethod::Wait4));
     assert!(run.summary.cpu_seconds.unwrap().get() >= 0.1);
-    assert_eq!(run.quality["summary.cpu_seconds"], Quality::Estimated);
-    assert_eq!(run.quality["summary.peak_memory_bytes"], Quality::Estimated);
+    assert_eq!(run.quality["summary.cpu_seconds"], ValueQuality::Estimated);
+    assert_eq!(run.quality["summary.peak_memory_bytes"], ValueQuality::Estimated);
     assert!(run.missing.contains_key("context.control_group"));
 }
 
@@ -289,12 +293,12 @@ fn without_a_group_wait4_stands_in_and_says_so() {
 fn without_a_group_the_stubborn_and_the_orphans_go_all_the_same() {
     let Some(burn) = burn() else { return };
     let mut spec = spec(&[&burn, "stubborn", "600"]);
-    spec.accounting = Accounting::Wait4;
+    spec.accounting = AccountingMode::Wait4;
     spec.timeout = Some(Duration::from_millis(300));
-    assert_eq!(run(&spec).run.exit.unwrap().cause, Cause::Timeout);
+    assert_eq!(run(&spec).run.exit.unwrap().cause, ExitCause::Timeout);
     let marker = format!("86401.{}", std::process::id());
     let mut spec = self::spec(&["sh", "-c", &format!("setsid sleep {marker} & exit 0")]);
-    spec.accounting = Accounting::Wait4;
+    spec.accounting = AccountingMode::Wait4;
     spec.linger = Duration::ZERO;
     assert_eq!(run(&spec).run.exit.unwrap().left_behind, 1);
     nobody_runs(&marker);
@@ -308,15 +312,15 @@ struct Kept {
     finished: Vec<(Run, ProcessTree)>,
 }
 
-impl Recorder for Kept {
-    fn begin(&mut self, run: &Run) -> Result<(), Error> {
+impl RunRecorder for Kept {
+    fn begin_run(&mut self, run: &Run) -> Result<(), Error> {
         self.begun.push(run.clone());
         Ok(())
     }
-    fn samples(&mut self, _: RunId, chunk: Vec<Series>) {
+    fn record_samples(&mut self, _: RunId, chunk: Vec<Series>) {
         self.chunks.extend(chunk);
     }
-    fn finish(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error> {
+    fn finish_run(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error> {
         self.finished.push((run.clone(), tree.clone()));
         Ok(())
     }
@@ -333,12 +337,12 @@ fn the_time_line_comes_in_well_formed_chunks_and_ends_at_the_exact_total() {
     assert_eq!(kept.begun[0].state, RunState::Running);
     let usage: Vec<&Series> = kept.chunks.iter().filter(|series| series.name == "use").collect();
     assert!(usage.len() >= 2, "a second has passed, so there are at least two chunks");
-    assert!(kept.chunks.iter().all(|series| series.defect().is_none()));
+    assert!(kept.chunks.iter().all(|series| series.find_defect().is_none()));
     let rows: usize = usage.iter().map(|series| series.times.len()).sum();
     assert_eq!(rows as u64, run.context.sampling.as_ref().unwrap().samples);
-    if run.context.method != Some(Method::Wait4) {
+    if run.context.method != Some(AccountingMethod::Wait4) {
         let cpu = usage.last().unwrap().column("cpu").unwrap();
-        let last = cpu.values.number(cpu.values.len() - 1).unwrap() / 1e9;
+        let last = cpu.values.value_at(cpu.values.len() - 1).unwrap() / 1e9;
         let total = run.summary.cpu_seconds.unwrap().get();
         assert!((last - total).abs() < 1e-3, "the last sample says {last}, the total {total}");
     }
@@ -407,7 +411,7 @@ fn the_account_is_kept_by_the_best_method_of_this_host() {
     let Some(want) = std::env::var("METIER_EXPECT_METHOD").ok() else { return };
     let run = run(&spec(&["sh", "-c", "true; true"])).run;
     assert_eq!(serde_json::to_value(run.context.method).unwrap(), want, "{:?}", run.missing);
-    assert_eq!(run.quality["summary.cpu_seconds"], Quality::Exact);
-    assert_eq!(run.quality["summary.peak_memory_bytes"], Quality::Exact);
+    assert_eq!(run.quality["summary.cpu_seconds"], ValueQuality::Exact);
+    assert_eq!(run.quality["summary.peak_memory_bytes"], ValueQuality::Exact);
     assert!(run.pressure.cpu_seconds.is_some(), "{:?}", run.missing);
 }

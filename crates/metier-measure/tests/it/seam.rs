@@ -7,33 +7,38 @@ use std::os::unix::process::CommandExt;
 use std::time::Duration;
 
 use metier_device::identity;
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 use metier_measure::TargetFacts;
-use metier_measure::observer::Started;
-use metier_measure::runner::foreign::{Foreign, Said};
-use metier_measure::running_target::Outcome;
+use metier_measure::observer::StartedRun;
+use metier_measure::runner::foreign_run::{ForeignEvent, ForeignRun};
+use metier_measure::running_target::TargetOutcome;
 use metier_measure::{
-    Command, Error, Keep, NoRecorder, Observer, Options, Provision, Recorder, Session, Spec, StoreRecorder,
+    ArtefactKeeper, CommandSpec, Error, MeasureOptions, MeasureSession, NoRecorder, ObserverProvision,
+    RunObserver, RunRecorder, RunSpec, StoreRecorder,
 };
-use metier_store::Store;
-use metier_types::{Bytes, Cause, Company, Extra, Method, Missing, Quality, Role, Run, RunId, RunState};
+use metier_store::RecordStore;
+use metier_types::{
+    AccountingMethod, Bytes, CoRunner, CoRunnerKind, ExitCause, ExtraFields, MissingReason, Run, RunId,
+    RunState, ValueQuality,
+};
 
-fn session() -> Session {
-    let roots = Roots::default();
-    let device = identity::this(&roots, None).unwrap();
-    Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap()
+fn session() -> MeasureSession {
+    let roots = KernelRoots::default();
+    let device = identity::identify_device(&roots, None).unwrap();
+    MeasureSession::open(MeasureOptions { roots, runtime_dir: std::env::temp_dir(), device }).unwrap()
 }
 
-fn spec(words: &[&str]) -> Spec {
+fn spec(words: &[&str]) -> RunSpec {
     let arguments = words[1..].iter().map(Into::into).collect();
-    let mut spec = Spec::new(Command { program: words[0].into(), arguments });
+    let mut spec = RunSpec::new(CommandSpec { program: words[0].into(), arguments });
     spec.grace = Duration::from_millis(200);
     spec
 }
 
-fn store() -> (tempfile::TempDir, Store) {
+fn store() -> (tempfile::TempDir, RecordStore) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&metier_store::Location::Sqlite(folder.path().join("store.db"))).unwrap();
+    let store =
+        RecordStore::open(&metier_store::StoreLocation::Sqlite(folder.path().join("store.db"))).unwrap();
     (folder, store)
 }
 
@@ -55,14 +60,14 @@ fn a_run_has_the_identity_environment_and_folder_that_it_was_given() {
     spec.id = Some(id);
     spec.environment = vec![("METIER_TEST_WORD".into(), "héllo $x".into())];
     spec.working_directory = Some(folder.path().into());
-    let neighbour = Company {
+    let neighbour = CoRunner {
         run: RunId::new(),
         name: "load".into(),
-        role: Role::Neighbour,
+        role: CoRunnerKind::Neighbour,
         overlap_seconds: None,
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
-    spec.company = vec![neighbour.clone(), Company { role: Role::Companion, ..neighbour.clone() }];
+    spec.company = vec![neighbour.clone(), CoRunner { role: CoRunnerKind::Companion, ..neighbour.clone() }];
     let run = session().run(&spec, &mut NoRecorder).unwrap().run;
     assert_eq!(run.id, id);
     let path = folder.path().to_str().unwrap();
@@ -71,7 +76,7 @@ fn a_run_has_the_identity_environment_and_folder_that_it_was_given() {
     assert_eq!(run.context.company.len(), 2);
     assert_eq!(run.context.neighbours, [neighbour.run]);
     spec.environment[0].1 = "other".into();
-    let other = session().run(&Spec { id: None, ..spec.clone() }, &mut NoRecorder).unwrap().run;
+    let other = session().run(&RunSpec { id: None, ..spec.clone() }, &mut NoRecorder).unwrap().run;
     assert_ne!(other.context.environment_digest, run.context.environment_digest);
     spec.working_directory = Some(folder.path().join("absent"));
     let error = session().run(&spec, &mut NoRecorder).unwrap_err();
@@ -90,7 +95,7 @@ fn a_memory_limit_holds_and_is_named_as_the_cause() {
     assert!(run.summary.peak_memory_bytes.unwrap().0 <= 32 << 20);
     assert!(run.memory.oom_kills.unwrap() > 0);
     let exit = run.exit.unwrap();
-    assert_eq!(exit.cause, Cause::Oom);
+    assert_eq!(exit.cause, ExitCause::Oom);
     assert!(exit.detail.unwrap().contains("32"));
     assert!(run.context.limits["memory"].contains("32"));
 }
@@ -114,7 +119,7 @@ fn a_limit_that_cannot_be_enforced_is_refused_before_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("ran");
     let mut spec = spec(&["touch", mark.to_str().unwrap()]);
-    spec.accounting = metier_measure::spec::Accounting::Wait4;
+    spec.accounting = metier_measure::spec::AccountingMode::Wait4;
     spec.limits.memory = Some(Bytes(32 << 20));
     let error = session().run(&spec, &mut NoRecorder).unwrap_err();
     assert!(matches!(error, Error::Limit { .. }), "{error}");
@@ -130,8 +135,8 @@ struct Listener {
     was_cancelled: bool,
 }
 
-impl Observer for Listener {
-    fn prepare(&mut self, _: RunId, _: &Spec, provision: &mut Provision) {
+impl RunObserver for Listener {
+    fn prepare(&mut self, _: RunId, _: &RunSpec, provision: &mut ObserverProvision) {
         let mut ends = [0; 2];
         // SAFETY: the array has room for two descriptors, which nobody else owns.
         let (reader, writer) = unsafe {
@@ -143,35 +148,35 @@ impl Observer for Listener {
         self.reader = Some(reader);
     }
 
-    fn started(&mut self, started: Started<'_>) {
-        self.members = started.group.map_or(0, |group| group.members().len());
+    fn on_started(&mut self, started: StartedRun<'_>) {
+        self.members = started.group.map_or(0, |group| group.list_members().len());
     }
 
-    fn tick(&mut self, _: Duration, _: Option<&metier_linux::cgroup::Group>) {
+    fn on_sample(&mut self, _: Duration, _: Option<&metier_linux::cgroup::RunCgroup>) {
         self.ticks += 1;
     }
 
-    fn cancelled(&mut self) {
+    fn on_cancelled(&mut self) {
         self.was_cancelled = true;
     }
 
-    fn finish(&mut self, run: &mut Run, keep: &mut Keep<'_>) {
+    fn on_finish(&mut self, run: &mut Run, keep: &mut ArtefactKeeper<'_>) {
         let mut text = Vec::new();
         // Ends with "try again": the writing end is still open on our side.
         let _ = self.reader.take().unwrap().read_to_end(&mut text);
-        keep.artefact(run, "said", "text/plain", &mut text.as_slice());
-        run.missing.insert("stages".into(), Missing::because("a test"));
+        keep.keep_artefact(run, "said", "text/plain", &mut text.as_slice());
+        run.missing.insert("stages".into(), MissingReason::without_fix("a test"));
     }
 }
 
 #[test]
 fn an_observer_gives_a_descriptor_and_adds_to_the_record_before_it_is_finished() {
     let (_folder, store) = store();
-    let device = identity::this(&Roots::default(), None).unwrap();
+    let device = identity::identify_device(&KernelRoots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let mut listener = Listener::default();
     let spec = spec(&["sh", "-c", "eval \"echo said >&$METIER_TEST_FD\""]);
-    let finished = session().run_with(&spec, &mut recorder, &mut [&mut listener]).unwrap();
+    let finished = session().run_with_observers(&spec, &mut recorder, &mut [&mut listener]).unwrap();
     assert!(listener.ticks > 0);
     let kept = store.run(finished.run.id).unwrap().unwrap();
     assert_eq!(kept, finished.run);
@@ -180,7 +185,7 @@ fn an_observer_gives_a_descriptor_and_adds_to_the_record_before_it_is_finished()
     assert_eq!(said.size_bytes, Bytes(5));
     let mut listener = Listener::default();
     let missing = self::spec(&["no-such-program-here"]);
-    session().run_with(&missing, &mut recorder, &mut [&mut listener]).unwrap_err();
+    session().run_with_observers(&missing, &mut recorder, &mut [&mut listener]).unwrap_err();
     assert!(listener.was_cancelled);
 }
 
@@ -188,7 +193,7 @@ fn an_observer_gives_a_descriptor_and_adds_to_the_record_before_it_is_finished()
 fn files_that_match_are_kept_and_those_beyond_the_limit_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (_store_folder, store) = store();
-    let device = identity::this(&Roots::default(), None).unwrap();
+    let device = identity::identify_device(&KernelRoots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let script =
         "mkdir out; i=0; while [ $i -lt 300 ]; do echo $i > out/$i.txt; i=$((i+1)); done; echo x > y.csv";
@@ -210,7 +215,7 @@ fn a_stopper_ends_the_run_from_another_thread() {
     let thread = std::thread::spawn(move || stopper.stop(libc::SIGTERM));
     let finished = session.run(&spec(&["sleep", "600"]), &mut NoRecorder).unwrap();
     thread.join().unwrap();
-    assert_eq!(finished.run.exit.unwrap().cause, Cause::Interrupted);
+    assert_eq!(finished.run.exit.unwrap().cause, ExitCause::Interrupted);
     assert_eq!(finished.stop.unwrap().signal, libc::SIGTERM);
 }
 
@@ -221,39 +226,53 @@ fn a_run_that_somebody_else_looks_after_is_followed_to_its_end() {
     let mut child = child.args(["-c", "read x; sleep 0.3; exit 3"]).stdin(std::process::Stdio::piped());
     child = child.process_group(0);
     let mut child = child.spawn().unwrap();
-    let (mut foreign, voice) = Foreign::new().unwrap();
-    assert!(foreign.found(child.id()));
+    let (mut foreign, voice) = ForeignRun::new().unwrap();
+    assert!(foreign.attach_process(child.id()));
     let mut input = child.stdin.take().unwrap();
     let thread = std::thread::spawn(move || {
         input.write_all(b"\n").unwrap();
         let status = child.wait().unwrap();
-        voice.say(Said::MainEnded { status: status.code().unwrap() << 8, time_ns: None });
-        voice.say(Said::Gone(Outcome { detail: Some("as told".into()), ..Outcome::default() }));
+        voice.send_event(ForeignEvent::MainEnded { status: status.code().unwrap() << 8, time_ns: None });
+        voice.send_event(ForeignEvent::Gone(TargetOutcome {
+            detail: Some("as told".into()),
+            ..TargetOutcome::default()
+        }));
     });
-    let finished = session().measure(&spec(&["pod"]), foreign.prepared(), &mut NoRecorder, &mut []).unwrap();
+    let finished = session()
+        .measure_foreign(&spec(&["pod"]), foreign.into_prepared_run(), &mut NoRecorder, &mut [])
+        .unwrap();
     thread.join().unwrap();
     let run = finished.run;
     let exit = run.exit.unwrap();
-    assert_eq!((exit.code, exit.cause, exit.detail.as_deref()), (Some(3), Cause::Exited, Some("as told")));
-    assert_eq!(run.context.method, Some(Method::Container));
+    assert_eq!(
+        (exit.code, exit.cause, exit.detail.as_deref()),
+        (Some(3), ExitCause::Exited, Some("as told"))
+    );
+    assert_eq!(run.context.method, Some(AccountingMethod::Container));
     assert!(run.summary.wall_seconds.unwrap().get() >= 0.29);
-    assert_eq!(run.quality.get("summary.wall_seconds"), Some(&Quality::Exact));
+    assert_eq!(run.quality.get("summary.wall_seconds"), Some(&ValueQuality::Exact));
 }
 
 #[test]
 fn a_run_whose_keeper_falls_silent_is_lost_and_not_successful() {
-    let (foreign, voice) = Foreign::new().unwrap();
+    let (foreign, voice) = ForeignRun::new().unwrap();
     drop(voice);
-    let run = session().measure(&spec(&["pod"]), foreign.prepared(), &mut NoRecorder, &mut []).unwrap().run;
+    let run = session()
+        .measure_foreign(&spec(&["pod"]), foreign.into_prepared_run(), &mut NoRecorder, &mut [])
+        .unwrap()
+        .run;
     let exit = run.exit.unwrap();
-    assert_eq!((exit.cause, exit.code), (Cause::Lost, None));
+    assert_eq!((exit.cause, exit.code), (ExitCause::Lost, None));
     assert!(run.summary.cpu_seconds.is_none() && run.missing.contains_key("summary.cpu_seconds"));
 
     // One who knows what happened is quoted.
-    let (foreign, voice) = Foreign::new().unwrap();
+    let (foreign, voice) = ForeignRun::new().unwrap();
     let detail = Some("its node nx-07 went away".to_string());
-    voice.say(Said::Gone(Outcome { lost: true, detail, ..Outcome::default() }));
-    let run = session().measure(&spec(&["pod"]), foreign.prepared(), &mut NoRecorder, &mut []).unwrap().run;
+    voice.send_event(ForeignEvent::Gone(TargetOutcome { lost: true, detail, ..TargetOutcome::default() }));
+    let run = session()
+        .measure_foreign(&spec(&["pod"]), foreign.into_prepared_run(), &mut NoRecorder, &mut [])
+        .unwrap()
+        .run;
     let verdict = run.verdict.unwrap();
     assert!(verdict.contains("was lost sight of: its node nx-07 went away"), "{verdict}");
 }
@@ -261,28 +280,29 @@ fn a_run_whose_keeper_falls_silent_is_lost_and_not_successful() {
 #[test]
 fn a_run_that_never_started_leaves_a_record_that_says_why() {
     let (_folder, store) = store();
-    let device = identity::this(&Roots::default(), None).unwrap();
+    let device = identity::identify_device(&KernelRoots::default(), None).unwrap();
     let mut recorder = StoreRecorder::new(store.clone(), &device);
     let id = RunId::new();
     let spec = spec(&["pod"]);
-    session().unstarted(&spec, id, &TargetFacts::default(), "no such image", &mut recorder).unwrap();
+    session().record_unstarted(&spec, id, &TargetFacts::default(), "no such image", &mut recorder).unwrap();
     let run = store.run(id).unwrap().unwrap();
     assert_eq!(run.state, RunState::Finished);
     let exit = run.exit.unwrap();
-    assert_eq!((exit.cause, exit.detail.as_deref()), (Cause::Unstarted, Some("no such image")));
+    assert_eq!((exit.cause, exit.detail.as_deref()), (ExitCause::Unstarted, Some("no such image")));
     assert!(run.verdict.unwrap().contains("never started"));
-    let _ = &mut recorder as &mut dyn Recorder;
+    let _ = &mut recorder as &mut dyn RunRecorder;
 }
 
-/// A pod run passes the observers of [`Session::observers`] itself. A second stack sampler would open every perf event
+/// A pod run passes the observers of [`MeasureSession::requested_observers`] itself. A second stack sampler would open every perf event
 /// twice and replace the first one's artefact.
 #[test]
 fn measuring_a_foreign_run_adds_no_observer_of_its_own() {
-    let (foreign, voice) = Foreign::new().unwrap();
-    voice.say(Said::Gone(Outcome::default()));
-    let asked = Spec { stacks: Some(99), ..spec(&["pod"]) };
+    let (foreign, voice) = ForeignRun::new().unwrap();
+    voice.send_event(ForeignEvent::Gone(TargetOutcome::default()));
+    let asked = RunSpec { stacks: Some(99), ..spec(&["pod"]) };
     let mut session = session();
-    assert_eq!(session.observers(&asked).len(), 1);
-    let run = session.measure(&asked, foreign.prepared(), &mut NoRecorder, &mut []).unwrap().run;
+    assert_eq!(session.requested_observers(&asked).len(), 1);
+    let run =
+        session.measure_foreign(&asked, foreign.into_prepared_run(), &mut NoRecorder, &mut []).unwrap().run;
     assert!(!run.extra.contains_key("stacks") && !run.missing.contains_key("stacks"), "{run:?}");
 }

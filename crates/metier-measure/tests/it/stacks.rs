@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command as Program;
 
 use metier_device::identity;
-use metier_linux::Roots;
-use metier_measure::spec::Accounting;
-use metier_measure::stacks::{ARTEFACT, Stacks};
-use metier_measure::{Command, Error, Options, Recorder, Session, Spec};
-use metier_types::{ArtefactRef, Bytes, Digest, ProcessTree, Run, RunId, Series};
+use metier_linux::KernelRoots;
+use metier_measure::spec::AccountingMode;
+use metier_measure::stacks::{FOLDED_ARTEFACT, StackObserver};
+use metier_measure::{CommandSpec, Error, MeasureOptions, MeasureSession, RunRecorder, RunSpec};
+use metier_types::{ArtefactRef, Bytes, ContentDigest, ProcessTree, Run, RunId, Series};
 
 /// Keeps the text of the artefact.
 #[derive(Default)]
 struct Keeper(Option<String>);
 
-impl Recorder for Keeper {
-    fn begin(&mut self, _: &Run) -> Result<(), Error> {
+impl RunRecorder for Keeper {
+    fn begin_run(&mut self, _: &Run) -> Result<(), Error> {
         Ok(())
     }
-    fn samples(&mut self, _: RunId, _: Vec<Series>) {}
-    fn artefact(
+    fn record_samples(&mut self, _: RunId, _: Vec<Series>) {}
+    fn store_artefact(
         &mut self,
         _: RunId,
         name: &str,
@@ -30,30 +30,31 @@ impl Recorder for Keeper {
         let mut text = String::new();
         content.read_to_string(&mut text).unwrap();
         let size = Bytes(text.len() as u64);
-        assert_eq!(name, ARTEFACT);
+        assert_eq!(name, FOLDED_ARTEFACT);
         self.0 = Some(text);
-        let digest: Digest = format!("sha256:{}", "0".repeat(64)).parse().unwrap();
+        let digest: ContentDigest = format!("sha256:{}", "0".repeat(64)).parse().unwrap();
         Ok(Some(ArtefactRef::new(name, media_type, digest, size)))
     }
-    fn finish(&mut self, _: &mut Run, _: &ProcessTree) -> Result<(), Error> {
+    fn finish_run(&mut self, _: &mut Run, _: &ProcessTree) -> Result<(), Error> {
         Ok(())
     }
 }
 
 /// The record, and each line with its count; `None` where this kernel refuses, which is said.
-fn sampled(words: &[&str], hertz: u32, accounting: Accounting) -> Option<(Run, Vec<(String, u64)>)> {
-    if let Err(missing) = Stacks::permitted(&Roots::default()) {
+fn sampled(words: &[&str], hertz: u32, accounting: AccountingMode) -> Option<(Run, Vec<(String, u64)>)> {
+    if let Err(missing) = StackObserver::check_permission(&KernelRoots::default()) {
         eprintln!("SKIP: stacks cannot be sampled on this host because {missing}");
         return None;
     }
-    let roots = Roots::default();
-    let device = identity::this(&roots, None).unwrap();
-    let mut session = Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap();
+    let roots = KernelRoots::default();
+    let device = identity::identify_device(&roots, None).unwrap();
+    let mut session =
+        MeasureSession::open(MeasureOptions { roots, runtime_dir: std::env::temp_dir(), device }).unwrap();
     let arguments = words[1..].iter().map(Into::into).collect();
-    let mut spec = Spec::new(Command { program: words[0].into(), arguments });
+    let mut spec = RunSpec::new(CommandSpec { program: words[0].into(), arguments });
     spec.accounting = accounting;
-    let (mut stacks, mut keeper) = (Stacks::new(hertz), Keeper::default());
-    let run = session.run_with(&spec, &mut keeper, &mut [&mut stacks]).unwrap().run;
+    let (mut stacks, mut keeper) = (StackObserver::new(hertz), Keeper::default());
+    let run = session.run_with_observers(&spec, &mut keeper, &mut [&mut stacks]).unwrap().run;
     assert!(!run.missing.contains_key("stacks"), "{:?}", run.missing.get("stacks"));
     let text = keeper.0.expect("no artefact");
     let line = |line: &str| {
@@ -63,7 +64,7 @@ fn sampled(words: &[&str], hertz: u32, accounting: Accounting) -> Option<(Run, V
     let lines: Vec<(String, u64)> = text.lines().map(line).collect();
     assert!(lines.is_sorted_by(|a, b| a.0 < b.0), "{text}");
     assert_eq!(run.extra["stacks"]["samples"], lines.iter().map(|(_, count)| count).sum::<u64>());
-    assert!(run.artefacts.iter().any(|artefact| artefact.name == ARTEFACT));
+    assert!(run.artefacts.iter().any(|artefact| artefact.name == FOLDED_ARTEFACT));
     Some((run, lines))
 }
 
@@ -101,9 +102,9 @@ fn total(lines: &[(String, u64)], holds: impl Fn(&str) -> bool) -> u64 {
 fn a_known_hot_function_is_found_with_its_callers_and_its_share() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), HOT) else { return };
-    for accounting in [Accounting::Best, Accounting::Wait4] {
+    for accounting in [AccountingMode::Best, AccountingMode::Wait4] {
         let Some((run, lines)) = sampled(&[program.to_str().unwrap()], 499, accounting) else { return };
-        if accounting == Accounting::Wait4 {
+        if accounting == AccountingMode::Wait4 {
             assert_eq!(run.extra["stacks"]["by"], "task");
         }
         let all = total(&lines, |_| true);
@@ -152,7 +153,7 @@ fn code_made_at_run_time_is_named_by_the_file_of_its_process() {
     let Some(program) = compiled(folder.path(), MADE) else { return };
     let place = folder.path().join("place");
     let words = [program.to_str().unwrap(), place.to_str().unwrap()];
-    let Some((_, lines)) = sampled(&words, 499, Accounting::Best) else { return };
+    let Some((_, lines)) = sampled(&words, 499, AccountingMode::Best) else { return };
     std::fs::remove_file(std::fs::read_to_string(&place).unwrap()).unwrap();
     let made = total(&lines, |stack| stack.split(';').any(|frame| frame == "py::made:/app:x.py"));
     assert!(made * 10 > total(&lines, |_| true) * 8, "{lines:?}");
@@ -163,7 +164,7 @@ fn children_that_live_shorter_than_a_period_are_sampled_by_the_group() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), HOT) else { return };
     let script = format!("i=0; while [ $i -lt 100 ]; do {} short; i=$((i+1)); done", program.display());
-    let Some((run, lines)) = sampled(&["sh", "-c", &script], 49, Accounting::Best) else { return };
+    let Some((run, lines)) = sampled(&["sh", "-c", &script], 49, AccountingMode::Best) else { return };
     if run.extra["stacks"]["by"] != "group" {
         eprintln!("SKIP: this host permits no sampling by control group");
         return;
@@ -177,7 +178,7 @@ fn children_that_live_shorter_than_a_period_are_sampled_by_the_group() {
 #[test]
 fn a_library_without_frame_pointers_still_names_its_innermost_function() {
     let script = "sum(hash(i * 7) for i in range(6000000))";
-    let Some((run, lines)) = sampled(&["python3", "-c", script], 199, Accounting::Best) else { return };
+    let Some((run, lines)) = sampled(&["python3", "-c", script], 199, AccountingMode::Best) else { return };
     assert!(lines.iter().all(|(stack, _)| stack.split(';').all(|frame| !frame.is_empty())), "{lines:?}");
     let by_module = total(&lines, |stack| stack.rsplit(';').next().unwrap().starts_with("[unknown python"));
     let named = total(&lines, |stack| stack.rsplit(';').next().unwrap().starts_with("_Py"));
@@ -187,7 +188,7 @@ fn a_library_without_frame_pointers_still_names_its_innermost_function() {
 
 #[test]
 fn a_run_without_cpu_time_says_why_it_has_no_stacks() {
-    let Some((run, lines)) = sampled(&["true"], 1, Accounting::Best) else { return };
+    let Some((run, lines)) = sampled(&["true"], 1, AccountingMode::Best) else { return };
     // A sample takes a second of CPU time.
     assert!(lines.is_empty(), "{lines:?}");
     assert!(run.missing["stacks.samples"].reason.contains("too little CPU time"));
@@ -196,12 +197,13 @@ fn a_run_without_cpu_time_says_why_it_has_no_stacks() {
 
 #[test]
 fn a_command_that_cannot_be_started_leaves_no_thread_behind() {
-    let roots = Roots::default();
-    let device = identity::this(&roots, None).unwrap();
-    let mut session = Session::open(Options { roots, runtime_dir: std::env::temp_dir(), device }).unwrap();
-    let spec = Spec::new(Command { program: "/nonexistent/program".into(), arguments: vec![] });
-    let mut stacks = Stacks::new(99);
-    session.run_with(&spec, &mut Keeper::default(), &mut [&mut stacks]).unwrap_err();
+    let roots = KernelRoots::default();
+    let device = identity::identify_device(&roots, None).unwrap();
+    let mut session =
+        MeasureSession::open(MeasureOptions { roots, runtime_dir: std::env::temp_dir(), device }).unwrap();
+    let spec = RunSpec::new(CommandSpec { program: "/nonexistent/program".into(), arguments: vec![] });
+    let mut stacks = StackObserver::new(99);
+    session.run_with_observers(&spec, &mut Keeper::default(), &mut [&mut stacks]).unwrap_err();
     let threads = || {
         let all = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         all.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())

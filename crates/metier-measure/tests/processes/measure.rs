@@ -4,32 +4,34 @@
 use std::time::Duration;
 
 use metier_device::identity;
-use metier_linux::Roots;
-use metier_measure::spec::{ContainerSpec, Pull};
-use metier_measure::{Command, NoRecorder, Options, Session, Spec, StoreRecorder, Target};
-use metier_store::{Location, Store};
+use metier_linux::KernelRoots;
+use metier_measure::spec::{ContainerSpec, PullPolicy};
+use metier_measure::{
+    CommandSpec, MeasureOptions, MeasureSession, NoRecorder, RunSpec, RunTarget, StoreRecorder,
+};
+use metier_store::{RecordStore, StoreLocation};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let roots = Roots::default();
-    let device = identity::this(&roots, None).unwrap();
-    let options = Options { roots, runtime_dir: std::env::temp_dir(), device: device.clone() };
-    let mut session = Session::open(options).unwrap();
+    let roots = KernelRoots::default();
+    let device = identity::identify_device(&roots, None).unwrap();
+    let options = MeasureOptions { roots, runtime_dir: std::env::temp_dir(), device: device.clone() };
+    let mut session = MeasureSession::open(options).unwrap();
     match words[..] {
         ["command", program, ref arguments @ ..] => {
             let arguments = arguments.iter().map(Into::into).collect();
-            let mut spec = Spec::new(Command { program: program.into(), arguments });
+            let mut spec = RunSpec::new(CommandSpec { program: program.into(), arguments });
             spec.grace = Duration::from_millis(200);
             session.run(&spec, &mut NoRecorder).unwrap();
         }
         ["container", engine, store, run, script] => {
-            let store = Store::open(&Location::Sqlite(store.into())).unwrap();
-            let mut spec = Spec::of(Target::Container(ContainerSpec {
+            let store = RecordStore::open(&StoreLocation::Sqlite(store.into())).unwrap();
+            let mut spec = RunSpec::for_target(RunTarget::Container(ContainerSpec {
                 image: "busybox:local".into(),
                 arguments: ["sh", "-c", script].map(String::from).into(),
                 engine: Some(engine.into()),
-                pull: Pull::Never,
+                pull: PullPolicy::Never,
                 network: Some("none".into()),
                 stdin: true,
                 ..ContainerSpec::default()

@@ -1,16 +1,16 @@
 //! Static analysis of a graph.
 //!
-//! [`walk`] visits the operators in order, including subgraphs, [`turns`] handles loops, and
-//! [`call`] handles functions of the file. [`memory`] finds the peak memory of activations.
+//! [`graph_walk`] visits the operators in order, including subgraphs, [`walk_loop`] handles loops, and
+//! [`call_function`] handles functions of the file. [`peak_memory`] finds the peak memory of activations.
 //! Assumptions (a batch of one, the heavier branch of an `If`, one iteration of a loop of unknown
 //! length) are listed in `notes`. Unknown costs are counted, not guessed.
 
-mod call;
-mod memory;
-mod turns;
-mod walk;
+mod function_calls;
+mod graph_walk;
+mod loops;
+mod peak_memory;
 
-pub(crate) use memory::taken;
+pub(crate) use peak_memory::collect_input_names;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,15 +18,15 @@ use metier_types::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::constants::Weights;
-use crate::graph::{DataType, Dim, Model, ValueInfo};
-use crate::shape::Fact;
-use crate::soprano::{self, Characteristics, NetworkType};
-use crate::{Error, Limits};
+use crate::constants::WeightTotals;
+use crate::graph::{DataType, OnnxFile, TensorDimension, ValueInfo};
+use crate::shape::ValueFact;
+use crate::soprano::{self, GraphCharacteristics, NetworkType};
+use crate::{Error, OnnxLimits};
 
 /// Shapes of inputs and sizes of named dimensions, given by the user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Bindings {
+pub struct ShapeBindings {
     /// Complete shapes by input.
     pub shapes: BTreeMap<String, Vec<u64>>,
     /// Sizes by dimension name.
@@ -35,33 +35,33 @@ pub struct Bindings {
     pub values: BTreeMap<String, Vec<i64>>,
 }
 
-impl Bindings {
+impl ShapeBindings {
     /// Sizes of named dimensions, given directly or implied by the given shapes of inputs. Equal
     /// names have equal sizes, so the size from one input holds for all. A name with conflicting
     /// sizes is ignored. `?`, `-1` and `None`, which some exporters write for unknown dimensions,
     /// are not names.
-    pub(crate) fn sizes(&self, inputs: &[ValueInfo]) -> BTreeMap<String, u64> {
+    pub(crate) fn resolve_dimensions(&self, inputs: &[ValueInfo]) -> BTreeMap<String, u64> {
         let is_name = |name: &str| name.contains(char::is_alphabetic) && !name.eq_ignore_ascii_case("none");
-        let mut told: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+        let mut options: BTreeMap<&str, Option<u64>> = BTreeMap::new();
         for input in inputs {
             let (Some(given), Some(shape)) = (self.shapes.get(&input.name), &input.shape) else { continue };
             for (dim, size) in shape.iter().zip(given) {
-                if let Dim::Named(name) = dim
+                if let TensorDimension::Named(name) = dim
                     && is_name(name)
                 {
-                    let known = told.entry(name).or_insert(Some(*size));
+                    let known = options.entry(name).or_insert(Some(*size));
                     *known = known.filter(|known| known == size);
                 }
             }
         }
-        let told = told.into_iter().filter_map(|(name, size)| Some((name.to_string(), size?)));
-        told.chain(self.dims.iter().map(|(name, size)| (name.clone(), *size))).collect()
+        let map = options.into_iter().filter_map(|(name, size)| Some((name.to_string(), size?)));
+        map.chain(self.dims.iter().map(|(name, size)| (name.clone(), *size))).collect()
     }
 }
 
 /// A value that is an input or output of a graph or an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Value {
+pub struct ValueDescription {
     /// Name of the value.
     pub name: String,
     /// Type of its elements.
@@ -73,8 +73,8 @@ pub struct Value {
     pub is_constant: bool,
 }
 
-impl Value {
-    pub(crate) fn of(name: &str, fact: &Fact) -> Self {
+impl ValueDescription {
+    pub(crate) fn from_fact(name: &str, fact: &ValueFact) -> Self {
         Self {
             name: name.to_string(),
             data_type: fact.data_type,
@@ -98,9 +98,9 @@ pub struct OperatorCost {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub inside: String,
     /// Its inputs.
-    pub inputs: Vec<Value>,
+    pub inputs: Vec<ValueDescription>,
     /// Its outputs.
-    pub outputs: Vec<Value>,
+    pub outputs: Vec<ValueDescription>,
     /// Multiply-adds of one iteration.
     pub multiply_adds: Option<u64>,
     /// Elements of its first output.
@@ -120,7 +120,7 @@ pub struct OperatorCost {
 
 /// Totals over all operators of one type.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-pub struct KindCost {
+pub struct OperatorKindCost {
     /// Number of operators.
     pub operators: u64,
     /// Multiply-adds over all iterations.
@@ -131,7 +131,7 @@ pub struct KindCost {
 
 /// Static analysis of a graph.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Analysis {
+pub struct GraphAnalysis {
     /// `metier.graph/1`.
     pub schema: String,
     /// Name of the graph in its file.
@@ -141,9 +141,9 @@ pub struct Analysis {
     /// Version of ONNX's own operators.
     pub opset: i64,
     /// Inputs of the graph.
-    pub inputs: Vec<Value>,
+    pub inputs: Vec<ValueDescription>,
     /// Outputs of the graph.
-    pub outputs: Vec<Value>,
+    pub outputs: Vec<ValueDescription>,
     /// Operators in the file, including subgraphs and constants.
     pub operators_in_file: u64,
     /// Number of weights, also external ones: floats, and integers of at most 8 bits of rank 2 or
@@ -161,14 +161,14 @@ pub struct Analysis {
     /// Peak memory of activations; `null` if a size is unknown.
     pub peak_activation_bytes: Option<Bytes>,
     /// Totals by type of the operators that run.
-    pub kinds: BTreeMap<String, KindCost>,
+    pub kinds: BTreeMap<String, OperatorKindCost>,
     /// Network type by SOPRANO's rule.
     pub network_type: NetworkType,
     /// SOPRANO's characteristics, counted correctly.
-    pub characteristics: Characteristics,
+    pub characteristics: GraphCharacteristics,
     /// SOPRANO's characteristics by its own rules, if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub characteristics_by_rules: Option<Characteristics>,
+    pub characteristics_by_rules: Option<GraphCharacteristics>,
     /// Assumptions of the analysis.
     pub notes: Vec<String>,
     /// Operators that run, in order, without those that only compute constants.
@@ -176,58 +176,63 @@ pub struct Analysis {
 }
 
 /// Analyses a graph whose open dimensions are bound.
-pub fn analyse(model: &Model, bindings: &Bindings, limits: &Limits) -> Result<Analysis, Error> {
+pub fn analyse_graph(
+    model: &OnnxFile,
+    bindings: &ShapeBindings,
+    limits: &OnnxLimits,
+) -> Result<GraphAnalysis, Error> {
     let graph = &model.graph;
     let mut notes = Vec::new();
-    let inputs = bound(&graph.inputs, bindings, limits, &mut notes)?;
-    let mut walk = walk::Walk::new(model, limits);
-    let told = walk.main(graph, inputs.clone())?;
-    let mut weights = Weights::default();
+    let inputs = bind_inputs(&graph.inputs, bindings, limits, &mut notes)?;
+    let mut walk = graph_walk::GraphWalk::new(model, limits);
+    let result = walk.walk_main(graph, inputs.clone())?;
+    let mut weights = WeightTotals::default();
     let mut external_files = BTreeSet::new();
     let graphs = [graph].into_iter().chain(model.functions.iter().map(|function| &function.graph));
     for graph in graphs {
-        crate::constants::each(graph, &mut |tensor| {
-            weights.add(tensor.elements(), tensor.data_type, tensor.dims.len());
+        crate::constants::for_each_constant(graph, &mut |tensor| {
+            weights.add_elements(tensor.elements(), tensor.data_type, tensor.dims.len());
             external_files.extend(tensor.external.clone());
         });
-        crate::constants::add_plain(graph, &mut weights);
+        crate::constants::add_attribute_constants(graph, &mut weights);
     }
     weights.parameters = weights.parameters.saturating_add(walk.made.parameters);
     weights.bytes = weights.bytes.saturating_add(walk.made.bytes);
-    let kinds = by_kind(&told.operators);
+    let kinds = sum_by_kind(&result.operators);
     let mut characteristics = walk.counts;
     characteristics.total_parameters = weights.parameters;
-    let by_rules = soprano::by_the_rules(graph);
+    let by_rules = soprano::count_by_soprano_rules(graph);
     notes.extend(walk.notes);
-    let value =
-        |info: &ValueInfo| Value::of(&info.name, told.facts.get(&info.name).unwrap_or(&Fact::default()));
-    Ok(Analysis {
+    let value = |info: &ValueInfo| {
+        ValueDescription::from_fact(&info.name, result.facts.get(&info.name).unwrap_or(&ValueFact::default()))
+    };
+    Ok(GraphAnalysis {
         schema: "metier.graph/1".to_string(),
         name: graph.name.clone(),
         producer: model.producer.clone(),
         opset: model.opset(),
-        inputs: inputs.iter().map(|(name, fact)| Value::of(name, fact)).collect(),
+        inputs: inputs.iter().map(|(name, fact)| ValueDescription::from_fact(name, fact)).collect(),
         outputs: graph.outputs.iter().map(value).collect(),
         operators_in_file: walk.seen,
         parameters: weights.parameters,
         weight_bytes: Bytes(weights.bytes),
         external_files,
         multiply_adds: kinds.values().fold(0, |sum, kind| sum.saturating_add(kind.multiply_adds)),
-        operators_without_cost: told.operators.iter().filter(|one| one.multiply_adds.is_none()).count()
+        operators_without_cost: result.operators.iter().filter(|cost| cost.multiply_adds.is_none()).count()
             as u64,
-        peak_activation_bytes: told.peak.map(Bytes),
+        peak_activation_bytes: result.peak.map(Bytes),
         kinds,
         network_type: soprano::network_type(graph),
         characteristics,
         characteristics_by_rules: (by_rules != characteristics).then_some(by_rules),
         notes,
-        operators: told.operators,
+        operators: result.operators,
     })
 }
 
 /// Totals by operator type.
-pub(crate) fn by_kind(operators: &[OperatorCost]) -> BTreeMap<String, KindCost> {
-    let mut kinds: BTreeMap<String, KindCost> = BTreeMap::new();
+pub(crate) fn sum_by_kind(operators: &[OperatorCost]) -> BTreeMap<String, OperatorKindCost> {
+    let mut kinds: BTreeMap<String, OperatorKindCost> = BTreeMap::new();
     for operator in operators {
         let kind = kinds.entry(operator.kind.clone()).or_default();
         kind.operators += 1;
@@ -240,23 +245,23 @@ pub(crate) fn by_kind(operators: &[OperatorCost]) -> BTreeMap<String, KindCost> 
 }
 
 /// Inferred facts of every value of the main graph.
-pub(crate) fn facts(
-    model: &Model,
-    bindings: &Bindings,
-    limits: &Limits,
-) -> Result<BTreeMap<String, Fact>, Error> {
-    let inputs = bound(&model.graph.inputs, bindings, limits, &mut Vec::new())?;
-    Ok(walk::Walk::new(model, limits).main(&model.graph, inputs)?.facts)
+pub(crate) fn infer_facts(
+    model: &OnnxFile,
+    bindings: &ShapeBindings,
+    limits: &OnnxLimits,
+) -> Result<BTreeMap<String, ValueFact>, Error> {
+    let inputs = bind_inputs(&model.graph.inputs, bindings, limits, &mut Vec::new())?;
+    Ok(graph_walk::GraphWalk::new(model, limits).walk_main(&model.graph, inputs)?.facts)
 }
 
 /// Binds the open dimensions of the inputs: to the user's sizes, else a first dimension to a batch
 /// of one.
-fn bound(
+fn bind_inputs(
     inputs: &[ValueInfo],
-    bindings: &Bindings,
-    limits: &Limits,
+    bindings: &ShapeBindings,
+    limits: &OnnxLimits,
     notes: &mut Vec<String>,
-) -> Result<Vec<(String, Fact)>, Error> {
+) -> Result<Vec<(String, ValueFact)>, Error> {
     for name in bindings.shapes.keys().chain(bindings.values.keys()) {
         if !inputs.iter().any(|input| input.name == *name) {
             let known: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
@@ -265,38 +270,40 @@ fn bound(
         }
     }
     let named = || inputs.iter().flat_map(|input| input.shape.iter().flatten());
-    let is_there = |name: &str| named().any(|dim| matches!(dim, Dim::Named(known) if known == name));
+    let is_there =
+        |name: &str| named().any(|dim| matches!(dim, TensorDimension::Named(known) if known == name));
     if let Some(name) = bindings.dims.keys().find(|name| !is_there(name)) {
         let known: BTreeSet<String> =
-            named().filter(|dim| matches!(dim, Dim::Named(_))).map(ToString::to_string).collect();
+            named().filter(|dim| matches!(dim, TensorDimension::Named(_))).map(ToString::to_string).collect();
         let want = match known.is_empty() {
             true => "a shape: no dimension of its inputs has a name".to_string(),
             false => format!("one of {}", known.into_iter().collect::<Vec<_>>().join(", ")),
         };
         return Err(Error::Dimension { name: name.clone(), want });
     }
-    let sizes = bindings.sizes(inputs);
+    let sizes = bindings.resolve_dimensions(inputs);
     inputs
         .iter()
-        .map(|input| Ok((input.name.clone(), bind(input, bindings, &sizes, limits, notes)?)))
+        .map(|input| Ok((input.name.clone(), bind_input(input, bindings, &sizes, limits, notes)?)))
         .collect()
 }
 
-fn bind(
+fn bind_input(
     input: &ValueInfo,
-    bindings: &Bindings,
+    bindings: &ShapeBindings,
     named: &BTreeMap<String, u64>,
-    limits: &Limits,
+    limits: &OnnxLimits,
     notes: &mut Vec<String>,
-) -> Result<Fact, Error> {
-    let said = |shape: &[Dim]| shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
+) -> Result<ValueFact, Error> {
+    let said =
+        |shape: &[TensorDimension]| shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
     let shape = match (bindings.shapes.get(&input.name), &input.shape) {
         (Some(given), Some(shape)) => {
             let fits = given.len() == shape.len()
                 && given
                     .iter()
                     .zip(shape)
-                    .all(|(size, dim)| !matches!(dim, Dim::Known(known) if known != size));
+                    .all(|(size, dim)| !matches!(dim, TensorDimension::Known(known) if known != size));
             if !fits {
                 let got = given.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
                 return Err(Error::Shape { input: input.name.clone(), got, want: said(shape) });
@@ -312,8 +319,8 @@ fn bind(
             let mut sizes: Vec<Option<u64>> = Vec::with_capacity(shape.len());
             for (axis, dim) in shape.iter().enumerate() {
                 sizes.push(match dim {
-                    Dim::Known(size) => Some(*size),
-                    Dim::Named(name) if named.contains_key(name) => named.get(name).copied(),
+                    TensorDimension::Known(size) => Some(*size),
+                    TensorDimension::Named(name) if named.contains_key(name) => named.get(name).copied(),
                     _ if axis == 0 && shape.len() > 1 => {
                         notes.push(format!("input {:?}: a batch of 1 is assumed for {dim}", input.name));
                         Some(1)
@@ -331,14 +338,14 @@ fn bind(
             Some(sizes)
         }
     };
-    let mut fact = Fact::new(input.data_type, shape);
+    let mut fact = ValueFact::new(input.data_type, shape);
     if let Some(values) = bindings.values.get(&input.name) {
         let count = fact.elements().unwrap_or(values.len() as u64);
         if count != values.len() as u64 {
             let got = format!("given {} values", values.len());
             return Err(Error::Shape { input: input.name.clone(), got, want: format!("{count} values") });
         }
-        fact.small = Some(crate::graph::Small::Integers(values.clone()));
+        fact.small = Some(crate::graph::SmallElements::Integers(values.clone()));
     }
     if fact.dims().is_some() && fact.elements().is_none_or(|count| count > limits.elements) {
         let got = format!("{:?}", fact.dims().unwrap_or_default());

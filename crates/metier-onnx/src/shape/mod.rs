@@ -1,56 +1,56 @@
 //! Infers the type and shape of every value of a graph, operator by operator.
 //!
-//! A [`Fact`] holds what is known of a value. If a size depends on a value (the target of Reshape,
+//! A [`ValueFact`] holds what is known of a value. If a size depends on a value (the target of Reshape,
 //! the bounds of Slice), small constants are tracked through the operators with which exporters
 //! compute shapes. Unknown sizes are `None`: an unsupported operator has outputs of unknown shape,
 //! and is not an error. A contradiction (a matrix product of 3 and 4 columns) is an error that
 //! names the operator.
 //!
-//! Each family of operators is one file; [`of_kind`] lists the rules by operator type.
+//! Each family of operators is one file; [`rule_for_kind`] lists the rules by operator type.
 
-mod arrange;
 mod attention;
+mod convolution;
+mod data_movement;
 mod elementwise;
-mod numbers;
-mod products;
+mod generators;
+mod matrix_products;
 mod quantised;
 mod recurrent;
 mod reduce;
 mod signal;
 mod vision;
-mod window;
 
-pub(crate) use attention::{heads, linear_sizes};
-pub(crate) use products::letters;
-pub(crate) use quantised::weights_at;
+pub(crate) use attention::{attention_sizes, linear_attention_sizes};
+pub(crate) use matrix_products::einsum_sizes;
+pub(crate) use quantised::weights_input_index;
 
-use crate::graph::{DataType, Node, Small, Tensor};
-use crate::{Error, Limits};
+use crate::graph::{ConstantTensor, DataType, GraphNode, SmallElements};
+use crate::{Error, OnnxLimits};
 
 /// Largest number of tracked elements per value.
-pub(crate) const FOLLOWED: usize = 4096;
+pub(crate) const MAX_TRACKED_ELEMENTS: usize = 4096;
 
 /// Inferred facts of a value.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Fact {
+pub struct ValueFact {
     /// Type of its elements.
     pub data_type: Option<DataType>,
     /// Its dimensions if its rank is known; each if known.
     pub shape: Option<Vec<Option<u64>>>,
     /// Its elements, if they are few and known before the graph runs.
-    pub small: Option<Small>,
+    pub small: Option<SmallElements>,
     /// Whether it is the same in every run: a weight, or computed from weights only.
     pub is_constant: bool,
 }
 
-impl Fact {
+impl ValueFact {
     /// A value of that type and shape.
     pub fn new(data_type: Option<DataType>, shape: Option<Vec<Option<u64>>>) -> Self {
         Self { data_type, shape, small: None, is_constant: false }
     }
 
     /// A constant of the file.
-    pub fn of_tensor(tensor: &Tensor) -> Self {
+    pub fn from_tensor(tensor: &ConstantTensor) -> Self {
         Self {
             data_type: Some(tensor.data_type),
             shape: Some(tensor.dims.iter().map(|size| Some(*size)).collect()),
@@ -60,8 +60,8 @@ impl Fact {
     }
 
     /// Integers that are known before the graph runs, as a list or a scalar.
-    pub(crate) fn integers(data_type: DataType, shape: Vec<Option<u64>>, values: Vec<i64>) -> Self {
-        Self { small: Some(Small::Integers(values)), ..Self::new(Some(data_type), Some(shape)) }
+    pub(crate) fn from_integers(data_type: DataType, shape: Vec<Option<u64>>, values: Vec<i64>) -> Self {
+        Self { small: Some(SmallElements::Integers(values)), ..Self::new(Some(data_type), Some(shape)) }
     }
 
     pub fn rank(&self) -> Option<usize> {
@@ -82,43 +82,43 @@ impl Fact {
     }
 
     /// Number of elements known before the graph runs.
-    pub(crate) fn followed(&self) -> usize {
+    pub(crate) fn tracked_elements(&self) -> usize {
         match &self.small {
-            Some(Small::Integers(values)) => values.len(),
-            Some(Small::Floats(values)) => values.len(),
+            Some(SmallElements::Integers(values)) => values.len(),
+            Some(SmallElements::Floats(values)) => values.len(),
             None => 0,
         }
     }
 
     /// Its elements as integers.
-    pub fn whole(&self) -> Option<&[i64]> {
+    pub fn as_integers(&self) -> Option<&[i64]> {
         match &self.small {
-            Some(Small::Integers(values)) => Some(values),
+            Some(SmallElements::Integers(values)) => Some(values),
             _ => None,
         }
     }
 
     /// Its elements as floats.
-    pub fn real(&self) -> Option<Vec<f64>> {
+    pub fn to_floats(&self) -> Option<Vec<f64>> {
         Some(match self.small.as_ref()? {
-            Small::Integers(values) => values.iter().map(|value| *value as f64).collect(),
-            Small::Floats(values) => values.clone(),
+            SmallElements::Integers(values) => values.iter().map(|value| *value as f64).collect(),
+            SmallElements::Floats(values) => values.clone(),
         })
     }
 }
 
 /// Context of a rule: the operator, its inputs, and the operator set version.
-pub struct Given<'a> {
-    pub node: &'a Node,
+pub struct ShapeContext<'a> {
+    pub node: &'a GraphNode,
     /// Facts of the inputs; `None` for an omitted optional input.
-    pub inputs: Vec<Option<&'a Fact>>,
+    pub inputs: Vec<Option<&'a ValueFact>>,
     /// Version of ONNX's own operators.
     pub opset: i64,
-    pub limits: &'a Limits,
+    pub limits: &'a OnnxLimits,
 }
 
-impl Given<'_> {
-    pub(crate) fn input(&self, index: usize) -> Option<&Fact> {
+impl ShapeContext<'_> {
+    pub(crate) fn input(&self, index: usize) -> Option<&ValueFact> {
         self.inputs.get(index).copied().flatten()
     }
 
@@ -132,69 +132,69 @@ impl Given<'_> {
 
     /// Integers that newer versions take as an input and older ones as an attribute. `Some(None)`
     /// if omitted, `None` if unknown.
-    pub(crate) fn listed(&self, input: usize, attribute: &str) -> Option<Option<Vec<i64>>> {
+    pub(crate) fn input_or_attribute(&self, input: usize, attribute: &str) -> Option<Option<Vec<i64>>> {
         match self.input(input) {
-            Some(fact) => fact.whole().map(|values| Some(values.to_vec())),
+            Some(fact) => fact.as_integers().map(|values| Some(values.to_vec())),
             None => Some(self.node.integers(attribute).map(<[i64]>::to_vec)),
         }
     }
 
     /// An axis counted from the front.
-    pub(crate) fn axis(&self, axis: i64, rank: usize) -> Result<usize, Error> {
+    pub(crate) fn axis_from_front(&self, axis: i64, rank: usize) -> Result<usize, Error> {
         let counted = if axis < 0 { axis + rank as i64 } else { axis };
         usize::try_from(counted)
             .ok()
             .filter(|axis| *axis < rank.max(1))
-            .ok_or_else(|| self.misfit(format!("axis {axis} of a value with {rank} dimensions")))
+            .ok_or_else(|| self.mismatch_error(format!("axis {axis} of a value with {rank} dimensions")))
     }
 
-    pub(crate) fn misfit(&self, why: impl Into<String>) -> Error {
-        Error::Misfit { node: self.node.called(0), why: why.into() }
+    pub(crate) fn mismatch_error(&self, why: impl Into<String>) -> Error {
+        Error::OperatorMismatch { node: self.node.display_name(0), why: why.into() }
     }
 
     /// Checks a computed size.
-    pub(crate) fn size(&self, value: i128) -> Result<u64, Error> {
+    pub(crate) fn checked_size(&self, value: i128) -> Result<u64, Error> {
         u64::try_from(value)
             .ok()
             .filter(|size| *size <= self.limits.elements)
-            .ok_or_else(|| self.misfit(format!("a dimension would be {value}")))
+            .ok_or_else(|| self.mismatch_error(format!("a dimension would be {value}")))
     }
 }
 
 /// Result of a rule: a fact for each output.
-pub type Made = Result<Vec<Fact>, Error>;
+pub type InferredFacts = Result<Vec<ValueFact>, Error>;
 
-type Rule = fn(&Given) -> Made;
+type ShapeRule = fn(&ShapeContext) -> InferredFacts;
 
 /// The rule of an operator; `None` if its type or its domain is unknown.
-pub fn rule(node: &Node) -> Option<Rule> {
-    node.is_familiar().then(|| of_kind(&node.kind)).flatten()
+pub fn shape_rule(node: &GraphNode) -> Option<ShapeRule> {
+    node.is_known_domain().then(|| rule_for_kind(&node.kind)).flatten()
 }
 
 /// All rules by operator type.
-fn of_kind(kind: &str) -> Option<Rule> {
+fn rule_for_kind(kind: &str) -> Option<ShapeRule> {
     Some(match kind {
-        "Conv" | "ConvInteger" | "QLinearConv" | "FusedConv" | "DeformConv" => window::conv,
-        "CausalConvWithState" => window::causal,
-        "ConvTranspose" => window::conv_transpose,
-        "MaxPool" | "AveragePool" | "LpPool" => window::pool,
-        "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" => window::global_pool,
-        "Gemm" | "FusedGemm" => products::gemm,
+        "Conv" | "ConvInteger" | "QLinearConv" | "FusedConv" | "DeformConv" => convolution::conv,
+        "CausalConvWithState" => convolution::causal_conv,
+        "ConvTranspose" => convolution::conv_transpose,
+        "MaxPool" | "AveragePool" | "LpPool" => convolution::pool,
+        "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" => convolution::global_pool,
+        "Gemm" | "FusedGemm" => matrix_products::gemm,
         "QGemm" => quantised::gemm,
         "DynamicQuantizeMatMul" | "MatMulIntegerToFloat" => quantised::matmul,
-        "MatMulNBits" => quantised::packed,
+        "MatMulNBits" => quantised::matmul_n_bits,
         "QLinearAdd" | "QLinearMul" => quantised::arithmetic,
-        "QLinearWhere" => quantised::choose,
+        "QLinearWhere" => quantised::select_where,
         "QLinearConcat" => quantised::concat,
         "QLinearAveragePool" | "QLinearGlobalAveragePool" => quantised::pool,
         "QLinearReduceMean" => quantised::reduce,
-        "DynamicQuantizeLSTM" => quantised::recurrent,
-        "MatMul" | "MatMulInteger" => products::matmul,
-        "QLinearMatMul" => products::quantised_matmul,
-        "FusedMatMul" => products::matmul,
-        "Einsum" => products::einsum,
+        "DynamicQuantizeLSTM" => quantised::dynamic_lstm,
+        "MatMul" | "MatMulInteger" => matrix_products::matmul,
+        "QLinearMatMul" => matrix_products::quantised_matmul,
+        "FusedMatMul" => matrix_products::matmul,
+        "Einsum" => matrix_products::einsum,
         "Attention" | "QAttention" | "MultiHeadAttention" | "GroupQueryAttention" => attention::attention,
-        "LinearAttention" => attention::linear,
+        "LinearAttention" => attention::linear_attention,
         "LSTM" | "GRU" | "RNN" => recurrent::recurrent,
         "Relu"
         | "LeakyRelu"
@@ -261,68 +261,68 @@ fn of_kind(kind: &str) -> Option<Rule> {
         | "BiasGelu"
         | "Swish"
         | "ReverseSequence"
-        | "EyeLike" => elementwise::same,
+        | "EyeLike" => elementwise::like_first_input,
         "BatchNormalization"
         | "LayerNormalization"
         | "SimplifiedLayerNormalization"
         | "SkipLayerNormalization"
         | "SkipSimplifiedLayerNormalization"
-        | "Dropout" => elementwise::normalise,
-        "EmbedLayerNormalization" => elementwise::embed,
+        | "Dropout" => elementwise::normalisation,
+        "EmbedLayerNormalization" => elementwise::embed_layer_normalisation,
         "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Mod" | "Max" | "Min" | "Sum" | "Mean" | "BitShift"
         | "BitwiseAnd" | "BitwiseOr" | "BitwiseXor" => elementwise::arithmetic,
         "Equal" | "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" | "And" | "Or" | "Xor" => {
             elementwise::compare
         }
-        "IsNaN" | "IsInf" => elementwise::truth,
-        "Where" => elementwise::choose,
+        "IsNaN" | "IsInf" => elementwise::boolean_like_input,
+        "Where" => elementwise::select_where,
         "Cast" => elementwise::cast,
         "CastLike" => elementwise::cast_like,
-        "BitCast" => elementwise::recast,
+        "BitCast" => elementwise::bit_cast,
         "QuantizeLinear" => elementwise::quantise,
         "DequantizeLinear" => elementwise::dequantise,
         "DynamicQuantizeLinear" => elementwise::dynamic_quantise,
-        "Shape" => numbers::shape,
-        "Size" => numbers::size,
-        "Constant" => numbers::constant,
-        "ConstantOfShape" => numbers::constant_of_shape,
-        "Range" => numbers::range,
-        "NonZero" => numbers::non_zero,
-        "OneHot" => numbers::one_hot,
-        "RandomNormal" | "RandomUniform" => numbers::random,
-        "RandomNormalLike" | "RandomUniformLike" | "Bernoulli" => numbers::random_like,
-        "Multinomial" => numbers::drawn,
-        "HannWindow" | "HammingWindow" | "BlackmanWindow" => signal::window,
-        "MelWeightMatrix" => signal::mel,
-        "DFT" => signal::transform,
-        "STFT" => signal::frames,
+        "Shape" => generators::shape,
+        "Size" => generators::size,
+        "Constant" => generators::constant,
+        "ConstantOfShape" => generators::constant_of_shape,
+        "Range" => generators::range,
+        "NonZero" => generators::non_zero,
+        "OneHot" => generators::one_hot,
+        "RandomNormal" | "RandomUniform" => generators::random,
+        "RandomNormalLike" | "RandomUniformLike" | "Bernoulli" => generators::random_like,
+        "Multinomial" => generators::multinomial,
+        "HannWindow" | "HammingWindow" | "BlackmanWindow" => signal::window_function,
+        "MelWeightMatrix" => signal::mel_weight_matrix,
+        "DFT" => signal::dft,
+        "STFT" => signal::stft,
         "GridSample" => vision::grid_sample,
         "AffineGrid" => vision::affine_grid,
-        "RoiAlign" | "MaxRoiPool" => vision::regions,
-        "NonMaxSuppression" => vision::boxes,
-        "CenterCropPad" => vision::center,
-        "Col2Im" => vision::image,
-        "MaxUnpool" => vision::unpool,
-        "Reshape" => arrange::reshape,
-        "Flatten" => arrange::flatten,
-        "Squeeze" => arrange::squeeze,
-        "Unsqueeze" => arrange::unsqueeze,
-        "Transpose" => arrange::transpose,
-        "Concat" => arrange::concat,
-        "Split" => arrange::split,
-        "Slice" => arrange::slice,
-        "Gather" => arrange::gather,
-        "GatherElements" => arrange::gather_elements,
-        "GatherND" => arrange::gather_nd,
-        "ScatterElements" | "Scatter" | "ScatterND" => elementwise::same,
-        "Expand" => arrange::expand,
-        "Tile" => arrange::tile,
-        "Pad" => arrange::pad,
-        "Resize" | "Upsample" => arrange::resize,
-        "DepthToSpace" | "SpaceToDepth" => arrange::blocks,
+        "RoiAlign" | "MaxRoiPool" => vision::region_pool,
+        "NonMaxSuppression" => vision::non_max_suppression,
+        "CenterCropPad" => vision::center_crop_pad,
+        "Col2Im" => vision::col2im,
+        "MaxUnpool" => vision::max_unpool,
+        "Reshape" => data_movement::reshape,
+        "Flatten" => data_movement::flatten,
+        "Squeeze" => data_movement::squeeze,
+        "Unsqueeze" => data_movement::unsqueeze,
+        "Transpose" => data_movement::transpose,
+        "Concat" => data_movement::concat,
+        "Split" => data_movement::split,
+        "Slice" => data_movement::slice,
+        "Gather" => data_movement::gather,
+        "GatherElements" => data_movement::gather_elements,
+        "GatherND" => data_movement::gather_nd,
+        "ScatterElements" | "Scatter" | "ScatterND" => elementwise::like_first_input,
+        "Expand" => data_movement::expand,
+        "Tile" => data_movement::tile,
+        "Pad" => data_movement::pad,
+        "Resize" | "Upsample" => data_movement::resize,
+        "DepthToSpace" | "SpaceToDepth" => data_movement::depth_space,
         "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceL1" | "ReduceL2"
         | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceSumSquare" => reduce::reduce,
-        "ArgMax" | "ArgMin" => reduce::arg,
+        "ArgMax" | "ArgMin" => reduce::arg_min_max,
         "TopK" => reduce::top_k,
         "Det" => reduce::determinant,
         "NegativeLogLikelihoodLoss" | "SoftmaxCrossEntropyLoss" => reduce::loss,
@@ -333,32 +333,32 @@ fn of_kind(kind: &str) -> Option<Rule> {
 }
 
 /// Infers the outputs of an operator.
-pub fn infer(given: &Given) -> Made {
-    let Some(rule) = rule(given.node) else {
-        return Ok(vec![Fact::default(); given.node.outputs.len()]);
+pub fn infer_outputs(given: &ShapeContext) -> InferredFacts {
+    let Some(rule) = shape_rule(given.node) else {
+        return Ok(vec![ValueFact::default(); given.node.outputs.len()]);
     };
     let mut made = rule(given)?;
-    let is_constant = is_made_of_constants(given);
+    let is_constant = has_constant_inputs_only(given);
     for fact in &mut made {
         fact.is_constant |= is_constant;
         // Drop the elements if there are too many to track; the shape stays.
-        if fact.followed() > FOLLOWED {
+        if fact.tracked_elements() > MAX_TRACKED_ELEMENTS {
             fact.small = None;
         }
         let rank = fact.rank().unwrap_or(0);
         if rank > given.limits.rank {
-            return Err(given.misfit(format!("a value of {rank} dimensions")));
+            return Err(given.mismatch_error(format!("a value of {rank} dimensions")));
         }
         if fact.dims().is_some() && fact.elements().is_none_or(|count| count > given.limits.elements) {
-            return Err(given.misfit("a value of more elements than the limit"));
+            return Err(given.mismatch_error("a value of more elements than the limit"));
         }
     }
-    made.resize(given.node.outputs.len(), Fact::default());
+    made.resize(given.node.outputs.len(), ValueFact::default());
     Ok(made)
 }
 
 /// Whether all inputs are constant and the operator is not random.
-fn is_made_of_constants(given: &Given) -> bool {
+fn has_constant_inputs_only(given: &ShapeContext) -> bool {
     let kind = given.node.kind.as_str();
     if kind.starts_with("Random") || matches!(kind, "Bernoulli" | "Multinomial") {
         return false;

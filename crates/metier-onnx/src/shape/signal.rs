@@ -1,46 +1,52 @@
 //! Signal operators: windows, Fourier transforms, mel filters.
 
-use super::{Fact, Given, Made};
+use super::{InferredFacts, ShapeContext, ValueFact};
 use crate::graph::DataType;
 
 /// An integer that is known before the graph runs.
-fn single(given: &Given, input: usize) -> Option<i64> {
-    given.input(input).and_then(Fact::whole).and_then(|values| values.first().copied())
+fn single_integer(given: &ShapeContext, input: usize) -> Option<i64> {
+    given.input(input).and_then(ValueFact::as_integers).and_then(|values| values.first().copied())
 }
 
-fn type_of(given: &Given, name: &str) -> Option<DataType> {
-    given.node.integer(name).map_or(Some(DataType::Float), |number| Some(DataType::of(number as u64)))
+fn data_type_attribute(given: &ShapeContext, name: &str) -> Option<DataType> {
+    given
+        .node
+        .integer(name)
+        .map_or(Some(DataType::Float), |number| Some(DataType::from_number(number as u64)))
 }
 
 /// `HannWindow`, `HammingWindow`, `BlackmanWindow`: the length is an input.
-pub fn window(given: &Given) -> Made {
-    let count = single(given, 0).map(|count| given.size(i128::from(count))).transpose()?;
-    Ok(vec![Fact::new(type_of(given, "output_datatype"), Some(vec![count]))])
+pub fn window_function(given: &ShapeContext) -> InferredFacts {
+    let count = single_integer(given, 0).map(|count| given.checked_size(i128::from(count))).transpose()?;
+    Ok(vec![ValueFact::new(data_type_attribute(given, "output_datatype"), Some(vec![count]))])
 }
 
 /// `MelWeightMatrix`: half of a transform's bins, by the requested number of bands.
-pub fn mel(given: &Given) -> Made {
-    let bands = single(given, 0).map(|count| given.size(i128::from(count))).transpose()?;
-    let bins = single(given, 1).map(|count| given.size(i128::from(count) / 2 + 1)).transpose()?;
-    Ok(vec![Fact::new(type_of(given, "output_datatype"), Some(vec![bins, bands]))])
+pub fn mel_weight_matrix(given: &ShapeContext) -> InferredFacts {
+    let bands = single_integer(given, 0).map(|count| given.checked_size(i128::from(count))).transpose()?;
+    let bins =
+        single_integer(given, 1).map(|count| given.checked_size(i128::from(count) / 2 + 1)).transpose()?;
+    Ok(vec![ValueFact::new(data_type_attribute(given, "output_datatype"), Some(vec![bins, bands]))])
 }
 
 /// `DFT` along one axis; the last axis holds real and imaginary parts.
-pub fn transform(given: &Given) -> Made {
-    let Some(shape) = given.shape(0) else { return Ok(vec![Fact::new(given.data_type(0), None)]) };
+pub fn dft(given: &ShapeContext) -> InferredFacts {
+    let Some(shape) = given.shape(0) else { return Ok(vec![ValueFact::new(given.data_type(0), None)]) };
     let axis = match given.opset {
         ..20 => Some(given.node.integer("axis").unwrap_or(1)),
-        _ if given.input(2).is_some() => single(given, 2),
+        _ if given.input(2).is_some() => single_integer(given, 2),
         _ => Some(-2),
     };
     let Some(axis) = axis else {
-        return Ok(vec![Fact::new(given.data_type(0), Some(vec![None; shape.len()]))]);
+        return Ok(vec![ValueFact::new(given.data_type(0), Some(vec![None; shape.len()]))]);
     };
-    let axis = given.axis(axis, shape.len())?;
+    let axis = given.axis_from_front(axis, shape.len())?;
     let is_set = |name| given.node.integer(name).unwrap_or(0) != 0;
     let mut out = shape.to_vec();
     let length = match given.input(1) {
-        Some(_) => single(given, 1).map(|length| given.size(i128::from(length))).transpose()?,
+        Some(_) => {
+            single_integer(given, 1).map(|length| given.checked_size(i128::from(length))).transpose()?
+        }
         None => out.get(axis).copied().flatten(),
     };
     if let Some(place) = out.get_mut(axis) {
@@ -57,20 +63,20 @@ pub fn transform(given: &Given) -> Made {
     if let Some(last) = out.last_mut() {
         *last = Some(if is_set("onesided") && is_set("inverse") { 1 } else { 2 });
     }
-    Ok(vec![Fact::new(given.data_type(0), Some(out))])
+    Ok(vec![ValueFact::new(given.data_type(0), Some(out))])
 }
 
 /// `STFT`: a transform for each frame of a signal.
-pub fn frames(given: &Given) -> Made {
+pub fn stft(given: &ShapeContext) -> InferredFacts {
     let signal = |axis: usize| given.shape(0).and_then(|shape| shape.get(axis).copied().flatten());
     let length = match (given.input(3), given.shape(2)) {
-        (Some(_), _) => single(given, 3).and_then(|length| u64::try_from(length).ok()),
+        (Some(_), _) => single_integer(given, 3).and_then(|length| u64::try_from(length).ok()),
         (None, Some(&[length])) => length,
         _ => None,
     };
-    let step = single(given, 1).and_then(|step| u64::try_from(step).ok()).filter(|step| *step > 0);
+    let step = single_integer(given, 1).and_then(|step| u64::try_from(step).ok()).filter(|step| *step > 0);
     let count = || Some(signal(1)?.checked_sub(length?)? / step? + 1);
     let is_half = given.node.integer("onesided").unwrap_or(1) != 0;
     let bins = length.map(|length| if is_half { length / 2 + 1 } else { length });
-    Ok(vec![Fact::new(given.data_type(0), Some(vec![signal(0), count(), bins, Some(2)]))])
+    Ok(vec![ValueFact::new(given.data_type(0), Some(vec![signal(0), count(), bins, Some(2)]))])
 }

@@ -1,11 +1,11 @@
 //! Malicious files: rejected within limits, without a panic, a hang or excessive memory.
 
 use crate::common::{Message, file, graph, integers, node, value, weights};
-use metier_onnx::{Bindings, Error, Limits, analyse, read};
+use metier_onnx::{Error, OnnxLimits, ShapeBindings, analyse_graph, read_onnx};
 use proptest::prelude::*;
 
-fn tell(bytes: &[u8], limits: &Limits) -> Result<metier_onnx::Analysis, Error> {
-    analyse(&read(bytes, limits)?, &Bindings::default(), limits)
+fn tell(bytes: &[u8], limits: &OnnxLimits) -> Result<metier_onnx::GraphAnalysis, Error> {
+    analyse_graph(&read_onnx(bytes, limits)?, &ShapeBindings::default(), limits)
 }
 
 /// A graph with all families of operators: products, windows, shapes, a branch, a loop.
@@ -40,7 +40,7 @@ fn everything() -> Vec<u8> {
 
 #[test]
 fn a_graph_with_something_of_everything_is_understood() {
-    let told = tell(&everything(), &Limits::default()).unwrap();
+    let told = tell(&everything(), &OnnxLimits::default()).unwrap();
     assert_eq!(told.multiply_adds, 4 * 64 * 27 + 4 * 8 * 8 * 2);
     let looped = told.operators.iter().find(|one| one.inside.contains("Loop") && one.kind == "Relu").unwrap();
     assert_eq!(looped.turns, 3);
@@ -49,7 +49,8 @@ fn a_graph_with_something_of_everything_is_understood() {
 #[test]
 fn every_cut_of_a_file_is_refused_or_read_but_never_panics() {
     let whole = everything();
-    let read_whole = (0..whole.len()).filter(|end| tell(&whole[..*end], &Limits::default()).is_ok()).count();
+    let read_whole =
+        (0..whole.len()).filter(|end| tell(&whole[..*end], &OnnxLimits::default()).is_ok()).count();
     // The graph is the last field, so every truncation damages it.
     assert_eq!(read_whole, 0);
 }
@@ -61,7 +62,7 @@ fn what_is_no_graph_says_so() {
         (b"PK\x03\x04 a zip archive", "not an ONNX file"),
         (b"{\"a\": \"json\"}", "not an ONNX file"),
     ] {
-        let said = tell(bytes, &Limits::default()).unwrap_err().to_string();
+        let said = tell(bytes, &OnnxLimits::default()).unwrap_err().to_string();
         assert!(said.contains(part), "{said}");
     }
 }
@@ -70,7 +71,7 @@ fn what_is_no_graph_says_so() {
 fn a_cycle_is_refused_by_the_operator_that_cannot_run() {
     let nodes = [node("Add", &["x", "b"], &["a"], &[]), node("Relu", &["a"], &["b"], &[])];
     let bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("b", &[])]), 13);
-    let said = tell(&bytes, &Limits::default()).unwrap_err().to_string();
+    let said = tell(&bytes, &OnnxLimits::default()).unwrap_err().to_string();
     assert_eq!(
         said,
         "operator Add #0 needs \"b\" before anything has made it: the graph has a cycle or a gap"
@@ -83,15 +84,15 @@ fn giant_dimensions_are_refused() {
         let nodes = [node("MatMul", &["x", "w"], &["y"], &[])];
         let bytes =
             file(&graph(&nodes, &[weights("w", dims)], &[value("x", &[1, 1])], &[value("y", &[])]), 13);
-        let said = tell(&bytes, &Limits::default()).unwrap_err();
-        assert!(matches!(said, Error::TooMuch { .. }), "{said}");
+        let said = tell(&bytes, &OnnxLimits::default()).unwrap_err();
+        assert!(matches!(said, Error::LimitExceeded { .. }), "{said}");
     }
     // The same by operators that compute values from numbers.
     let nodes = [node("ConstantOfShape", &["s"], &["y"], &[])];
     let constants = [integers("s", &[1 << 40, 1 << 40])];
-    let said =
-        tell(&file(&graph(&nodes, &constants, &[], &[value("y", &[])]), 13), &Limits::default()).unwrap_err();
-    assert!(matches!(said, Error::Misfit { .. }), "{said}");
+    let said = tell(&file(&graph(&nodes, &constants, &[], &[value("y", &[])]), 13), &OnnxLimits::default())
+        .unwrap_err();
+    assert!(matches!(said, Error::OperatorMismatch { .. }), "{said}");
 }
 
 #[test]
@@ -101,15 +102,15 @@ fn graphs_inside_graphs_end_somewhere() {
         let sub = Message::default().text(1, "then_branch").message(6, &inner).number(20, 5);
         inner = graph(&[node("If", &["x"], &["y"], &[]).message(5, &sub)], &[], &[], &[value("y", &[])]);
     }
-    let said = read(&file(&inner, 13), &Limits::default()).unwrap_err().to_string();
+    let said = read_onnx(&file(&inner, 13), &OnnxLimits::default()).unwrap_err().to_string();
     assert_eq!(said, "the depth of graphs inside graphs is 17; at most 16 are read");
 }
 
 #[test]
 fn a_flood_of_empty_operators_is_refused() {
     let nodes = vec![Message::default(); 1001];
-    let limits = Limits { nodes: 1000, ..Limits::default() };
-    let said = read(&file(&graph(&nodes, &[], &[], &[]), 13), &limits).unwrap_err().to_string();
+    let limits = OnnxLimits { nodes: 1000, ..OnnxLimits::default() };
+    let said = read_onnx(&file(&graph(&nodes, &[], &[], &[]), 13), &limits).unwrap_err().to_string();
     assert_eq!(said, "the number of operators is 1001; at most 1000 are read");
 }
 
@@ -124,7 +125,7 @@ fn a_loop_without_an_end_is_counted_once() {
     let sub = Message::default().text(1, "body").message(6, &body).number(20, 5);
     let nodes = [node("Loop", &["", "", "x"], &["y"], &[]).message(5, &sub)];
     let told =
-        tell(&file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 13), &Limits::default())
+        tell(&file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 13), &OnnxLimits::default())
             .unwrap();
     assert_eq!(told.operators[0].turns, 1);
     assert!(
@@ -163,7 +164,7 @@ fn endless_loops_inside_of_each_other_cost_no_more_than_one() {
     let nodes =
         [node("Loop", &["", ""], &[], &[]).message(5, &sub(&body)), node("Relu", &["x"], &["y"], &[])];
     let bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 13);
-    let told = tell(&bytes, &Limits::default()).unwrap();
+    let told = tell(&bytes, &OnnxLimits::default()).unwrap();
     assert!(
         told.notes.iter().any(|note| note.contains("number of iterations is unknown")),
         "{:?}",
@@ -179,7 +180,7 @@ fn one_constant_that_is_taken_very_often_is_not_kept_as_often() {
     let nodes = [node("Concat", &many, &["y"], &[("axis", &[0])]), node("Sum", &many, &["z"], &[])];
     let constants = [integers("w", &[1; 4096])];
     let bytes = file(&graph(&nodes, &constants, &[], &[value("y", &[]), value("z", &[])]), 13);
-    let told = tell(&bytes, &Limits::default()).unwrap();
+    let told = tell(&bytes, &OnnxLimits::default()).unwrap();
     assert_eq!(told.outputs[0].shape, Some(vec![Some(300_000 * 4096)]));
     assert_eq!(told.outputs[1].shape, Some(vec![Some(4096)]));
     assert!(peak_mib() < MOST_MIB, "{} MiB", peak_mib());
@@ -193,7 +194,7 @@ fn copies_of_followed_values_are_bounded_together() {
         names.windows(2).map(|pair| node("Neg", &[&pair[0]], &[&pair[1]], &[])).collect();
     let constants = [integers("v0", &[1; 4096])];
     let bytes = file(&graph(&nodes, &constants, &[], &[value("v40000", &[])]), 13);
-    let told = tell(&bytes, &Limits::default()).unwrap();
+    let told = tell(&bytes, &OnnxLimits::default()).unwrap();
     assert_eq!(told.outputs[0].shape, Some(vec![Some(4096)]));
     assert!(peak_mib() < MOST_MIB, "{} MiB", peak_mib());
 }
@@ -212,7 +213,7 @@ fn a_long_name_is_not_repeated_for_all_that_is_inside() {
         .message(5, &sub("else_branch"));
     let inputs = [value("v0", &[2]), value("truth", &[])];
     let told =
-        tell(&file(&graph(&[choice], &[], &inputs, &[value("y", &[])]), 13), &Limits::default()).unwrap();
+        tell(&file(&graph(&[choice], &[], &inputs, &[value("y", &[])]), 13), &OnnxLimits::default()).unwrap();
     assert_eq!(told.operators.len(), 5_000);
     assert!(told.operators.iter().all(|one| one.inside.len() < 200 && one.inside.ends_with("… #0 (If)")));
 }
@@ -235,14 +236,14 @@ fn functions_that_call_each_other_twice_are_refused_before_they_are_many() {
         let inner = at.checked_sub(1).map_or("", |below| names[below].as_str());
         bytes.extend(Message::default().message(25, &function(name, inner)).0);
     }
-    let limits = Limits { nodes: 10_000, ..Limits::default() };
+    let limits = OnnxLimits { nodes: 10_000, ..OnnxLimits::default() };
     let said = tell(&bytes, &limits).unwrap_err().to_string();
     assert!(said.contains("operators that functions stand for"), "{said}");
     // A function that calls itself never ends.
     let nodes = [node("F", &["x"], &["y"], &[]).text(7, "own")];
     let mut bytes = file(&graph(&nodes, &[], &[value("x", &[2])], &[value("y", &[])]), 17);
     bytes.extend(Message::default().message(25, &function("F", "F")).0);
-    let said = tell(&bytes, &Limits::default()).unwrap_err().to_string();
+    let said = tell(&bytes, &OnnxLimits::default()).unwrap_err().to_string();
     assert_eq!(said, "the depth of functions inside functions is 17; at most 16 are read");
 }
 
@@ -253,7 +254,7 @@ fn a_constant_whose_content_does_not_fill_its_dimensions_is_refused() {
         let constants = [weights("w", &[8, 8]).bytes(9, content)];
         tell(
             &file(&graph(&nodes, &constants, &[value("x", &[1, 8])], &[value("y", &[])]), 13),
-            &Limits::default(),
+            &OnnxLimits::default(),
         )
     };
     assert_eq!(told(&[0; 256]).unwrap().parameters, 64);
@@ -283,9 +284,9 @@ fn a_function_with_a_long_list_is_not_copied_for_each_of_very_many_calls() {
         bytes.extend(Message::default().message(25, &function).0);
         bytes
     };
-    let said = tell(&bytes(&nodes), &Limits::default()).unwrap_err().to_string();
+    let said = tell(&bytes(&nodes), &OnnxLimits::default()).unwrap_err().to_string();
     assert!(said.starts_with("the number of bytes that calls of functions repeat is"), "{said}");
-    assert_eq!(tell(&bytes(&nodes[..10]), &Limits::default()).unwrap().operators.len(), 10);
+    assert_eq!(tell(&bytes(&nodes[..10]), &OnnxLimits::default()).unwrap().operators.len(), 10);
 }
 
 #[test]
@@ -300,7 +301,7 @@ fn a_loop_with_a_long_list_is_followed_for_a_few_turns_only() {
     let nodes = [node("Loop", &["", ""], &[], &[]).message(5, &sub), node("Relu", &["x"], &["y"], &[])];
     let constants = [integers("last", &[12_000])];
     let bytes = file(&graph(&nodes, &constants, &[value("x", &[2])], &[value("y", &[])]), 17);
-    let told = tell(&bytes, &Limits::default()).unwrap();
+    let told = tell(&bytes, &OnnxLimits::default()).unwrap();
     assert!(
         told.notes.iter().any(|note| note.contains("number of iterations is unknown")),
         "{:?}",
@@ -313,7 +314,7 @@ fn numbers_at_the_end_of_what_there_is_do_not_overflow() {
     let nodes = [node("Range", &["a", "b", "c"], &["y"], &[])];
     let constants = [integers("a", &[i64::MIN]), integers("b", &[i64::MAX]), integers("c", &[i64::MAX / 2])];
     let told =
-        tell(&file(&graph(&nodes, &constants, &[], &[value("y", &[])]), 13), &Limits::default()).unwrap();
+        tell(&file(&graph(&nodes, &constants, &[], &[value("y", &[])]), 13), &OnnxLimits::default()).unwrap();
     assert_eq!(told.outputs[0].shape, Some(vec![Some(4)]));
 }
 
@@ -330,7 +331,7 @@ fn very_many_layers_and_weights_are_looked_up_by_name() {
         .collect();
     let constants: Vec<Message> = names.iter().map(|name| weights(name, &[1, 1, 1, 1])).collect();
     let bytes = file(&graph(&nodes, &constants, &[value("x", &[1, 1, 1, 1])], &[value("y0", &[])]), 13);
-    let told = tell(&bytes, &Limits::default()).unwrap();
+    let told = tell(&bytes, &OnnxLimits::default()).unwrap();
     assert_eq!((told.characteristics.conv_layers, told.characteristics_by_rules), (count, None));
 }
 
@@ -339,7 +340,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_refused_or_told_of(bytes: Vec<u8>) {
-        let _ = tell(&bytes, &Limits::default());
+        let _ = tell(&bytes, &OnnxLimits::default());
     }
 
     #[test]
@@ -351,6 +352,6 @@ proptest! {
             let at = place.index(bytes.len());
             bytes[at] = byte;
         }
-        let _ = tell(&bytes, &Limits::default());
+        let _ = tell(&bytes, &OnnxLimits::default());
     }
 }

@@ -2,10 +2,15 @@
 //! from their definitions.
 
 use crate::common::{Message, file, graph, integers, node, value, weights};
-use metier_onnx::{Analysis, Bindings, DataType, Limits, analyse, read};
+use metier_onnx::{DataType, GraphAnalysis, OnnxLimits, ShapeBindings, analyse_graph, read_onnx};
 
-fn analysed(bytes: &[u8]) -> Analysis {
-    analyse(&read(bytes, &Limits::default()).unwrap(), &Bindings::default(), &Limits::default()).unwrap()
+fn analysed(bytes: &[u8]) -> GraphAnalysis {
+    analyse_graph(
+        &read_onnx(bytes, &OnnxLimits::default()).unwrap(),
+        &ShapeBindings::default(),
+        &OnnxLimits::default(),
+    )
+    .unwrap()
 }
 
 /// A constant of a type, without content.
@@ -13,7 +18,7 @@ fn typed(name: &str, kind: i64, dims: &[i64]) -> Message {
     dims.iter().fold(Message::default(), |tensor, size| tensor.number(1, *size)).number(2, kind).text(8, name)
 }
 
-fn shape(told: &Analysis, output: usize) -> Vec<u64> {
+fn shape(told: &GraphAnalysis, output: usize) -> Vec<u64> {
     told.outputs[output].shape.clone().unwrap().into_iter().map(Option::unwrap).collect()
 }
 
@@ -220,7 +225,7 @@ fn shapes_that_only_a_run_tells_are_left_open() {
 }
 
 /// A loop whose condition `again` computes, with 2 × 8 × 8 multiply-adds in each iteration.
-fn looped(again: Message, count: Option<i64>, begins: u8) -> Analysis {
+fn looped(again: Message, count: Option<i64>, begins: u8) -> GraphAnalysis {
     let body = graph(
         &[again, node("MatMul", &["state", "w"], &["next"], &[])],
         &[],
@@ -275,8 +280,11 @@ fn an_einsum_may_leave_dimensions_to_dots() {
         let text = Message::default().text(1, "equation").text(4, equation).number(20, 3);
         let nodes = [node("Einsum", &["x", "w"], &["y"], &[]).message(5, &text)];
         let bytes = file(&graph(&nodes, &[weights("w", w)], &[value("x", x)], &[value("y", &[])]), 17);
-        let told =
-            analyse(&read(&bytes, &Limits::default()).unwrap(), &Bindings::default(), &Limits::default());
+        let told = analyse_graph(
+            &read_onnx(&bytes, &OnnxLimits::default()).unwrap(),
+            &ShapeBindings::default(),
+            &OnnxLimits::default(),
+        );
         told.map(|told| (shape(&told, 0), told.multiply_adds))
     };
     assert_eq!(of("...ij,jk->...ik", &[2, 3, 4, 5], &[5, 7]).unwrap(), (vec![2, 3, 4, 7], 6 * 4 * 5 * 7));

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use metier_onnx::{Analysis, Bindings, Limits, analyse, read};
+use metier_onnx::{GraphAnalysis, OnnxLimits, ShapeBindings, analyse_graph, read_onnx};
 
 /// Name, shapes of open inputs, parameters, convolutions, millions of multiply-adds of Conv, Gemm
 /// and MatMul (0: unknown).
@@ -53,12 +53,12 @@ fn folder() -> Option<PathBuf> {
     folder
 }
 
-fn told(row: &Row, folder: &std::path::Path) -> Analysis {
+fn told(row: &Row, folder: &std::path::Path) -> GraphAnalysis {
     let (name, shapes, ..) = row;
     let bytes = std::fs::read(folder.join(format!("{name}.onnx"))).unwrap();
     let shapes = shapes.iter().map(|(input, shape)| (input.to_string(), shape.to_vec())).collect();
-    let bindings = Bindings { shapes, ..Bindings::default() };
-    analyse(&read(&bytes, &Limits::default()).unwrap(), &bindings, &Limits::default())
+    let bindings = ShapeBindings { shapes, ..ShapeBindings::default() };
+    analyse_graph(&read_onnx(&bytes, &OnnxLimits::default()).unwrap(), &bindings, &OnnxLimits::default())
         .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 

@@ -1,10 +1,14 @@
 //! Sizes and costs of single operators, calculated by hand from their definitions.
 
 use crate::common::{Message, file, graph, integers, node, value, weights};
-use metier_onnx::{Analysis, Bindings, Error, Limits, analyse, read};
+use metier_onnx::{Error, GraphAnalysis, OnnxLimits, ShapeBindings, analyse_graph, read_onnx};
 
-fn analysed(bytes: &[u8]) -> Result<Analysis, Error> {
-    analyse(&read(bytes, &Limits::default())?, &Bindings::default(), &Limits::default())
+fn analysed(bytes: &[u8]) -> Result<GraphAnalysis, Error> {
+    analyse_graph(
+        &read_onnx(bytes, &OnnxLimits::default())?,
+        &ShapeBindings::default(),
+        &OnnxLimits::default(),
+    )
 }
 
 /// Shape of the output and multiply-adds of one operator on an input `x`.
@@ -147,9 +151,9 @@ fn a_size_that_one_input_gives_to_a_name_holds_for_all() {
     let nodes = [node("MatMul", &["a", "b"], &["y"], &[])];
     let inputs = [value("a", &[-1, 16, 8]), value("b", &[-1, 8, 4])];
     let bytes = file(&graph(&nodes, &[], &inputs, &[value("y", &[])]), 17);
-    let model = read(&bytes, &Limits::default()).unwrap();
-    let told = |bindings: &Bindings| analyse(&model, bindings, &Limits::default());
-    let mut bindings = Bindings::default();
+    let model = read_onnx(&bytes, &OnnxLimits::default()).unwrap();
+    let told = |bindings: &ShapeBindings| analyse_graph(&model, bindings, &OnnxLimits::default());
+    let mut bindings = ShapeBindings::default();
     bindings.shapes.insert("a".to_string(), vec![3, 16, 8]);
     let bound = told(&bindings).unwrap();
     assert_eq!(bound.inputs[1].shape, Some(vec![Some(3), Some(8), Some(4)]));
@@ -167,12 +171,12 @@ fn a_size_that_one_input_gives_to_a_name_holds_for_all() {
     let nodes = [node("Relu", &["a"], &["y"], &[]), node("Relu", &["b"], &["z"], &[])];
     let outputs = [value("y", &[]), value("z", &[])];
     let bytes = file(&graph(&nodes, &[], &[unnamed("a"), unnamed("b")], &outputs), 17);
-    let mut bindings = Bindings::default();
+    let mut bindings = ShapeBindings::default();
     bindings.shapes.insert("a".to_string(), vec![3, 8]);
-    let open = read(&bytes, &Limits::default()).unwrap();
-    let open = analyse(&open, &bindings, &Limits::default()).unwrap();
+    let open = read_onnx(&bytes, &OnnxLimits::default()).unwrap();
+    let open = analyse_graph(&open, &bindings, &OnnxLimits::default()).unwrap();
     assert_eq!(open.inputs[1].shape, Some(vec![Some(1), Some(8)]));
-    let mut bindings = Bindings::default();
+    let mut bindings = ShapeBindings::default();
     bindings.dims.insert("n".to_string(), 5);
     assert_eq!(told(&bindings).unwrap().multiply_adds, 5 * 16 * 8 * 4);
     bindings.dims.insert("batch".to_string(), 5);

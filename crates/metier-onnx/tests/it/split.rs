@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use crate::common::{self, file, graph, integers, node, value, weights};
-use metier_onnx::split::{Chain, Piece};
-use metier_onnx::{Bindings, Limits, Model, analyse, read};
+use metier_onnx::split::{OperatorChain, WeightSegment};
+use metier_onnx::{OnnxFile, OnnxLimits, ShapeBindings, analyse_graph, read_onnx};
 
 /// Two convolutions with a shortcut, a computed weight, and a weight that both halves use.
 fn shortcut() -> Vec<u8> {
@@ -23,19 +23,19 @@ fn shortcut() -> Vec<u8> {
 }
 
 fn parameters(bytes: &[u8]) -> u64 {
-    let model = read(bytes, &Limits::default()).unwrap();
-    analyse(&model, &Bindings::default(), &Limits::default()).unwrap().parameters
+    let model = read_onnx(bytes, &OnnxLimits::default()).unwrap();
+    analyse_graph(&model, &ShapeBindings::default(), &OnnxLimits::default()).unwrap().parameters
 }
 
 /// Properties of the parts of any graph.
-fn holds(bytes: &[u8], model: &Model, chain: &Chain, cuts: &[usize], name: &str) {
-    let parts = chain.parts(cuts).unwrap_or_else(|error| panic!("{name}: {error}"));
+fn holds(bytes: &[u8], model: &OnnxFile, chain: &OperatorChain, cuts: &[usize], name: &str) {
+    let parts = chain.write_parts(cuts).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(parts.len(), cuts.len() + 1);
     assert_eq!(parts.iter().map(|part| part.operators).sum::<usize>(), chain.len(), "{name}");
     let mut there: BTreeSet<String> = model.graph.inputs.iter().map(|input| input.name.clone()).collect();
     for (number, part) in parts.iter().enumerate() {
-        let inner =
-            read(&part.bytes, &Limits::default()).unwrap_or_else(|error| panic!("{name}.{number}: {error}"));
+        let inner = read_onnx(&part.bytes, &OnnxLimits::default())
+            .unwrap_or_else(|error| panic!("{name}.{number}: {error}"));
         assert_eq!(inner.opsets, model.opsets, "{name}");
         assert!(part.bytes.len() <= bytes.len() + 4096, "{name}.{number} is larger than the whole");
         let inputs: BTreeSet<String> = inner.graph.inputs.iter().map(|input| input.name.clone()).collect();
@@ -50,9 +50,9 @@ fn holds(bytes: &[u8], model: &Model, chain: &Chain, cuts: &[usize], name: &str)
 #[test]
 fn a_part_carries_only_its_own_weights_and_what_flows_over_the_cut() {
     let bytes = shortcut();
-    let (limits, bindings) = (Limits::default(), Bindings::default());
-    let model = read(&bytes, &limits).unwrap();
-    let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap();
+    let (limits, bindings) = (OnnxLimits::default(), ShapeBindings::default());
+    let model = read_onnx(&bytes, &limits).unwrap();
+    let chain = OperatorChain::new(&bytes, &model, &bindings, &limits).unwrap();
     // The operator that computes a weight does not count.
     assert_eq!(chain.len(), 5);
     let flows: Vec<(Vec<String>, Option<u64>)> =
@@ -68,9 +68,9 @@ fn a_part_carries_only_its_own_weights_and_what_flows_over_the_cut() {
             (named(&["d"]), Some(one)),
         ]
     );
-    let cut = chain.after("b").unwrap();
+    let cut = chain.place_after("b").unwrap();
     holds(&bytes, &model, &chain, &[cut], "shortcut");
-    let parts = chain.parts(&[cut]).unwrap();
+    let parts = chain.write_parts(&[cut]).unwrap();
     assert_eq!((parts[0].inputs.clone(), parts[0].outputs.clone()), (named(&["x"]), named(&["a", "b"])));
     assert_eq!((parts[1].inputs.clone(), parts[1].outputs.clone()), (named(&["a", "b"]), named(&["y"])));
     // 4·3·9 and the shared weight; then 4·4·9 and the shared weight again.
@@ -93,20 +93,20 @@ fn weights_outside_of_the_file_are_parted_too() {
         [outside("a", &[3, 5], &place("4096", "60")), outside("b", &[5, 2], &[("location", "w.bin")])];
     let nodes = [node("MatMul", &["x", "a"], &["m"], &[]), node("MatMul", &["m", "b"], &["y"], &[])];
     let bytes = file(&graph(&nodes, &constants, &[value("x", &[1, 3])], &[value("y", &[])]), 17);
-    let (limits, bindings) = (Limits::default(), Bindings::default());
-    let model = read(&bytes, &limits).unwrap();
-    let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap().called("net");
-    let parts = chain.parts(&[1]).unwrap();
+    let (limits, bindings) = (OnnxLimits::default(), ShapeBindings::default());
+    let model = read_onnx(&bytes, &limits).unwrap();
+    let chain = OperatorChain::new(&bytes, &model, &bindings, &limits).unwrap().with_file_stem("net");
+    let parts = chain.write_parts(&[1]).unwrap();
     let names: Vec<_> = parts.iter().map(|part| part.outside.clone().unwrap()).collect();
     assert_eq!((names[0].name.as_str(), names[1].name.as_str()), ("net.1.onnx.data", "net.2.onnx.data"));
-    let piece = |from, length| vec![Piece { file: "w.bin".to_string(), from, length, to: 0 }];
+    let piece = |from, length| vec![WeightSegment { file: "w.bin".to_string(), from, length, to: 0 }];
     assert_eq!((&names[0].pieces, &names[1].pieces), (&piece(4096, 60), &piece(0, 40)));
-    let inner = read(&parts[1].bytes, &limits).unwrap();
+    let inner = read_onnx(&parts[1].bytes, &limits).unwrap();
     let tensor = &inner.graph.initializers[0];
     assert_eq!(tensor.external.as_deref(), Some("net.2.onnx.data"));
     assert_eq!((tensor.name.as_str(), tensor.external_span), ("b", (0, Some(40))));
     // In one part the two follow each other, each aligned for mapping.
-    let whole = chain.parts(&[]).unwrap();
+    let whole = chain.write_parts(&[]).unwrap();
     let starts: Vec<u64> = whole[0].outside.iter().flat_map(|all| &all.pieces).map(|one| one.to).collect();
     assert_eq!(starts, [0, 64]);
 }
@@ -120,22 +120,22 @@ fn a_result_that_no_run_changes_comes_from_the_last_part() {
     ];
     let outputs = [value("y", &[1, 3]), value("fixed", &[2])];
     let bytes = file(&graph(&nodes, &[integers("dims", &[2])], &[value("x", &[1, 3])], &outputs), 17);
-    let (limits, bindings) = (Limits::default(), Bindings::default());
-    let model = read(&bytes, &limits).unwrap();
-    let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap();
+    let (limits, bindings) = (OnnxLimits::default(), ShapeBindings::default());
+    let model = read_onnx(&bytes, &limits).unwrap();
+    let chain = OperatorChain::new(&bytes, &model, &bindings, &limits).unwrap();
     holds(&bytes, &model, &chain, &[1], "fixed");
 }
 
 #[test]
 fn cuts_that_are_none_are_refused() {
     let bytes = shortcut();
-    let (limits, bindings) = (Limits::default(), Bindings::default());
-    let model = read(&bytes, &limits).unwrap();
-    let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap();
+    let (limits, bindings) = (OnnxLimits::default(), ShapeBindings::default());
+    let model = read_onnx(&bytes, &limits).unwrap();
+    let chain = OperatorChain::new(&bytes, &model, &bindings, &limits).unwrap();
     for cuts in [&[0][..], &[5], &[3, 2], &[2, 2], &[99]] {
-        assert!(chain.parts(cuts).is_err(), "{cuts:?}");
+        assert!(chain.write_parts(cuts).is_err(), "{cuts:?}");
     }
-    assert_eq!(chain.after("w1"), None);
+    assert_eq!(chain.place_after("w1"), None);
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn real_graphs_can_be_cut_into_any_number_of_parts() {
         );
         return;
     };
-    let (limits, bindings) = (Limits::default(), Bindings::default());
+    let (limits, bindings) = (OnnxLimits::default(), ShapeBindings::default());
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
-        let model = read(&bytes, &limits).unwrap();
-        let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap();
+        let model = read_onnx(&bytes, &limits).unwrap();
+        let chain = OperatorChain::new(&bytes, &model, &bindings, &limits).unwrap();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         for parts in [1, 2, 3, 5] {
             let cuts: Vec<usize> =
@@ -173,38 +173,40 @@ fn weights_inside_of_sub_graphs_are_those_of_the_part_that_has_the_operator() {
         return;
     };
     let bytes = std::fs::read(std::path::Path::new(&folder).join("silero-vad.onnx")).unwrap();
-    let (limits, bindings) = (Limits::default(), Bindings::default());
-    let model = read(&bytes, &limits).unwrap();
-    let chain = Chain::new(&bytes, &model, &bindings, &limits).unwrap();
-    let whole = chain.parts(&[]).unwrap();
+    let (limits, bindings) = (OnnxLimits::default(), ShapeBindings::default());
+    let model = read_onnx(&bytes, &limits).unwrap();
+    let chain = OperatorChain::new(&bytes, &model, &bindings, &limits).unwrap();
+    let whole = chain.write_parts(&[]).unwrap();
     assert!(whole[0].weights.parameters > 500_000, "{:?}", whole[0].weights);
 }
 
 #[test]
 fn sizes_that_were_given_stand_in_the_parts() {
-    use metier_onnx::Dim;
-    use metier_onnx::build::Builder;
+    use metier_onnx::TensorDimension;
+    use metier_onnx::graph_builder::GraphBuilder;
     let bytes = {
-        let mut made = Builder::new(1);
-        let x = made.input(metier_onnx::DataType::Float, &[1, 8]);
-        let bent = made.node("Relu", &[&x], &[]);
-        let back = made.node("Neg", &[&bent], &[]);
-        made.output(&back);
+        let mut made = GraphBuilder::new(1);
+        let x = made.add_input(metier_onnx::DataType::Float, &[1, 8]);
+        let bent = made.encode_node("Relu", &[&x], &[]);
+        let back = made.encode_node("Neg", &[&bent], &[]);
+        made.add_output(&back);
         made.finish()
     };
-    let limits = Limits::default();
-    let mut model = read(&bytes, &limits).unwrap();
+    let limits = OnnxLimits::default();
+    let mut model = read_onnx(&bytes, &limits).unwrap();
     let input = model.graph.inputs[0].name.clone();
-    model.graph.inputs[0].shape = Some(vec![Dim::Named("batch".into()), Dim::Known(8)]);
-    let sizes = |bindings: &Bindings| {
-        let chain = Chain::new(&bytes, &model, bindings, &limits).unwrap();
-        let parts = chain.parts(&[1]).unwrap();
-        let shape = |part: usize| read(&parts[part].bytes, &limits).unwrap().graph.inputs[0].shape.clone();
+    model.graph.inputs[0].shape =
+        Some(vec![TensorDimension::Named("batch".into()), TensorDimension::Known(8)]);
+    let sizes = |bindings: &ShapeBindings| {
+        let chain = OperatorChain::new(&bytes, &model, bindings, &limits).unwrap();
+        let parts = chain.write_parts(&[1]).unwrap();
+        let shape =
+            |part: usize| read_onnx(&parts[part].bytes, &limits).unwrap().graph.inputs[0].shape.clone();
         (shape(0).unwrap(), shape(1).unwrap())
     };
-    let (open, _) = sizes(&Bindings::default());
-    assert_eq!(open[0], Dim::Named("batch".into()), "no size was given");
+    let (open, _) = sizes(&ShapeBindings::default());
+    assert_eq!(open[0], TensorDimension::Named("batch".into()), "no size was given");
     let shapes = [(input, vec![4, 8])].into_iter().collect();
-    let want = vec![Dim::Known(4), Dim::Known(8)];
-    assert_eq!(sizes(&Bindings { shapes, ..Bindings::default() }), (want.clone(), want));
+    let want = vec![TensorDimension::Known(4), TensorDimension::Known(8)];
+    assert_eq!(sizes(&ShapeBindings { shapes, ..ShapeBindings::default() }), (want.clone(), want));
 }

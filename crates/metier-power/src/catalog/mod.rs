@@ -8,48 +8,49 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::SystemTime;
 
-use metier_types::{LockUnpoisoned, ShareUnpoisoned, Timestamp};
+use metier_types::{LockUnpoisoned, ShareUnpoisoned, UtcTimestamp};
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::defaults::Defaults;
+use crate::defaults::ShippedPredictors;
+use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType, shorten};
 use crate::node::MachineSpec;
 use crate::pipeline::load::{error_of, is_known};
 use crate::pipeline::{
-    Pipeline, Place, group_folder, read_metadata, read_node_types, replace, write_metadata, write_node_types,
+    PipelineLocation, PredictorPipeline, group_folder, read_metadata, read_node_types, replace,
+    write_metadata, write_node_types,
 };
-use crate::selection::{Registry, candidates};
-use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, shorten};
-use crate::weights::Weights;
+use crate::selection::{PipelineRegistry, candidates};
+use crate::weights::KeplerWeights;
 
 /// Pipelines that are kept up to date.
 pub struct PipelineCatalog {
-    places: Vec<Place>,
+    places: Vec<PipelineLocation>,
     uploads: Option<PathBuf>,
-    defaults: Arc<Defaults>,
-    registry: RwLock<Arc<Registry>>,
+    defaults: Arc<ShippedPredictors>,
+    registry: RwLock<Arc<PipelineRegistry>>,
     /// One upload or reload at a time.
     changing: Mutex<()>,
     /// One who fetches at a time: what came first must not be replaced by what was asked for before it.
     fetching: Mutex<()>,
     /// When what was read last was written.
-    seen: Mutex<Vec<Stamp>>,
+    seen: Mutex<Vec<FileStamp>>,
     /// How the last try to fetch each address ended.
     fetched: Mutex<BTreeMap<String, Result<(), String>>>,
 }
 
 /// What an upload has beside errors.
-const FIELDS: [&str; 7] =
+const UPLOAD_FIELDS: [&str; 7] =
     ["pipeline", "model_name", "source", "output_type", "feature_group", "machine_spec", "weights"];
 
 /// A predictor that somebody sends.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Upload {
+pub struct PredictorUpload {
     /// The pipeline that it goes into.
     pub pipeline: String,
     pub name: ModelName,
     /// What it is for.
-    pub source: Source,
+    pub source: EnergySource,
     /// What it is for.
     pub output_type: OutputType,
     /// What it looks at.
@@ -61,7 +62,7 @@ pub struct Upload {
     pub weights: Value,
 }
 
-impl Upload {
+impl PredictorUpload {
     /// Reads what was sent: `{pipeline, model_name, source, output_type, feature_group, mae, …, machine_spec, weights}`.
     pub fn read(body: &Value) -> Result<Self, Error> {
         let wrong = |field: &'static str, want: &str| Error::Word {
@@ -91,12 +92,15 @@ impl Upload {
                 // -1, where nobody knows it.
                 (Some(_), Some(_)) => {}
                 (Some(end), None) => return Err(wrong_error(end, key, value)),
-                (None, _) if FIELDS.contains(&key.as_str()) => {}
+                (None, _) if UPLOAD_FIELDS.contains(&key.as_str()) => {}
                 (None, _) => {
                     return Err(Error::Word {
                         field: "body",
                         got: format!("a field {}", shorten(key)),
-                        want: format!("{}, or an error such as mae, mape or package_mae", FIELDS.join(", ")),
+                        want: format!(
+                            "{}, or an error such as mae, mape or package_mae",
+                            UPLOAD_FIELDS.join(", ")
+                        ),
                     });
                 }
             }
@@ -110,10 +114,10 @@ impl Upload {
                 .map_err(|_| wrong("machine_spec", "processor, cores, chips, memory, frequency"))?,
         };
         let weights = body.get("weights").cloned().unwrap_or(Value::Null);
-        let source = Source::asked(text("source"))?;
+        let source = EnergySource::from_request(text("source"))?;
         let output_type = output_type.ok_or_else(|| wrong("output_type", "AbsPower or DynPower"))?;
         let group = group.ok_or_else(|| wrong("feature_group", "a feature group such as BPFOnly"))?;
-        let read = Weights::read(&weights)?;
+        let read = KeplerWeights::read(&weights)?;
         read.formulas(&name.trainer)?;
         fits(&read, source, group)?;
         Ok(Self {
@@ -135,7 +139,7 @@ fn wrong_error(end: &'static str, key: &str, value: &Value) -> Error {
 }
 
 /// Whether weights are of components that the source has and of the features of the group.
-fn fits(weights: &Weights, source: Source, group: FeatureGroup) -> Result<(), Error> {
+fn fits(weights: &KeplerWeights, source: EnergySource, group: FeatureGroup) -> Result<(), Error> {
     let known: Vec<&str> = source.components().iter().map(|component| component.name()).collect();
     for (component, of) in &weights.0 {
         let name = component.name();
@@ -156,7 +160,10 @@ fn fits(weights: &Weights, source: Source, group: FeatureGroup) -> Result<(), Er
 impl PipelineCatalog {
     /// Reads pipelines at these places, beside what is shipped; uploads go below a folder of their own. Nothing is fetched yet ([`PipelineCatalog::reload`]): of an address, what
     /// came another time is read.
-    pub fn open(places: Vec<Place>, uploads: Option<PathBuf>) -> Result<(Self, Vec<String>), Error> {
+    pub fn open(
+        places: Vec<PipelineLocation>,
+        uploads: Option<PathBuf>,
+    ) -> Result<(Self, Vec<String>), Error> {
         let shelf = Self {
             places,
             uploads,
@@ -171,12 +178,12 @@ impl PipelineCatalog {
         Ok((shelf, warnings))
     }
 
-    pub fn registry(&self) -> Arc<Registry> {
+    pub fn registry(&self) -> Arc<PipelineRegistry> {
         self.registry.read_unpoisoned().clone()
     }
 
     /// Where the shipped predictors come from.
-    pub fn defaults(&self) -> &Defaults {
+    pub fn defaults(&self) -> &ShippedPredictors {
         &self.defaults
     }
 
@@ -190,13 +197,14 @@ impl PipelineCatalog {
         let mut warnings = Vec::new();
         let _one = self.fetching.lock_unpoisoned();
         for place in &self.places {
-            let Place::Address(download) = place else { continue };
+            let PipelineLocation::Address(download) = place else { continue };
             let fetched = download.fetch().map(drop).map_err(|error| error.to_string());
             if let Err(why) = &fetched {
-                let stays = if download.kept().is_some() { "; what came before stays" } else { "" };
+                let stays =
+                    if download.downloaded_file().is_some() { "; what came before stays" } else { "" };
                 warnings.push(format!("{why}{stays}"));
             }
-            self.fetched.lock_unpoisoned().insert(download.shown(), fetched);
+            self.fetched.lock_unpoisoned().insert(download.display_address(), fetched);
         }
         let _one = self.changing.lock_unpoisoned();
         self.read_again(warnings)
@@ -214,17 +222,17 @@ impl PipelineCatalog {
     }
 
     fn paths(&self) -> Vec<PathBuf> {
-        let places = self.places.iter().filter_map(Place::path).map(Path::to_path_buf);
-        places.chain(self.sent().cloned()).collect()
+        let places = self.places.iter().filter_map(PipelineLocation::path).map(Path::to_path_buf);
+        places.chain(self.upload_folders().cloned()).collect()
     }
 
     /// The folder of what was uploaded, as soon as there is one.
-    fn sent(&self) -> impl Iterator<Item = &PathBuf> {
+    fn upload_folders(&self) -> impl Iterator<Item = &PathBuf> {
         self.uploads.iter().filter(|folder| folder.is_dir())
     }
 
     /// What stands against keeping it in its pipeline: another machine has its node type there.
-    fn check(&self, upload: &Upload) -> Result<(), Error> {
+    fn check(&self, upload: &PredictorUpload) -> Result<(), Error> {
         let wrong = |field, got: String, want: String| Err(Error::Word { field, got, want });
         if upload.pipeline == self.defaults.pipeline.name {
             return wrong("pipeline", upload.pipeline.clone(), "a name that what is shipped has not".into());
@@ -248,15 +256,14 @@ impl PipelineCatalog {
     }
 
     /// Addresses that were tried, and why the last try failed.
-    pub fn fetched(&self) -> BTreeMap<String, Result<(), String>> {
+    pub fn fetch_results(&self) -> BTreeMap<String, Result<(), String>> {
         self.fetched.lock_unpoisoned().clone()
     }
 
     /// Whether there is an address that was not tried yet.
     pub fn is_waiting(&self) -> bool {
         let fetched = self.fetched.lock_unpoisoned();
-        let waits =
-            |place: &Place| matches!(place, Place::Address(one) if !fetched.contains_key(&one.shown()));
+        let waits = |place: &PipelineLocation| matches!(place, PipelineLocation::Address(download) if !fetched.contains_key(&download.display_address()));
         self.places.iter().any(waits)
     }
 
@@ -265,17 +272,17 @@ impl PipelineCatalog {
         // Before they are read: what is written meanwhile is seen the next time.
         *self.seen.lock_unpoisoned() = stamps(&paths);
         let places: Vec<PathBuf> =
-            self.places.iter().filter_map(Place::path).map(Path::to_path_buf).collect();
-        let mut loaded = Registry::load(&places);
+            self.places.iter().filter_map(PipelineLocation::path).map(Path::to_path_buf).collect();
+        let mut loaded = PipelineRegistry::load(&places);
         loaded.warnings.splice(0..0, warnings);
-        let sent = Registry::load(&self.sent().cloned().collect::<Vec<_>>());
+        let sent = PipelineRegistry::load(&self.upload_folders().cloned().collect::<Vec<_>>());
         loaded.warnings.extend(sent.warnings);
-        let mut registry = Registry::default();
+        let mut registry = PipelineRegistry::default();
         registry.add_shipped(self.defaults.pipeline.clone());
         let before = self.registry();
         for pipeline in &before.pipelines {
             // What was sent may be only a part of what the pipeline had.
-            let is_sent = |sent: &Arc<Pipeline>| sent.models.len() >= pipeline.models.len();
+            let is_sent = |sent: &Arc<PredictorPipeline>| sent.models.len() >= pipeline.models.len();
             let is_there = loaded.registry.named(&pipeline.name).is_some()
                 || sent.registry.named(&pipeline.name).is_some_and(is_sent);
             if !is_there && pipeline.name != self.defaults.pipeline.name && !loaded.warnings.is_empty() {
@@ -296,7 +303,7 @@ impl PipelineCatalog {
     }
 
     /// Keeps a predictor that was sent, and uses it from now on. Gives where it is.
-    pub fn upload(&self, upload: &Upload) -> Result<PathBuf, Error> {
+    pub fn upload(&self, upload: &PredictorUpload) -> Result<PathBuf, Error> {
         let Some(root) = &self.uploads else {
             return Err(Error::Word {
                 field: "upload",
@@ -318,8 +325,10 @@ impl PipelineCatalog {
         write_metadata(&folder, metadata)?;
         if !upload.machine_spec.is_empty() {
             let mut index = read_node_types(&pipeline)?;
-            let entry =
-                crate::node::Entry { spec: upload.machine_spec.clone(), members: vec!["upload".into()] };
+            let entry = crate::node::NodeTypeEntry {
+                spec: upload.machine_spec.clone(),
+                members: vec!["upload".into()],
+            };
             index.0.insert(upload.name.node_type, entry);
             write_node_types(&pipeline, &index)?;
         }
@@ -329,7 +338,7 @@ impl PipelineCatalog {
         for (key, value) in [("name", upload.pipeline.as_str()), ("isolator", ""), ("extractor", "")] {
             about.entry(key).or_insert_with(|| json!(value));
         }
-        let now = Timestamp::now().strftime("%Y-%m-%d %H:%M:%S").to_string();
+        let now = UtcTimestamp::now().strftime("%Y-%m-%d %H:%M:%S").to_string();
         about.insert("last_update_time".into(), json!(now));
         write_metadata(&pipeline, about)?;
         self.read_again(Vec::new());
@@ -338,10 +347,10 @@ impl PipelineCatalog {
 }
 
 /// A file, its time and its length.
-type Stamp = (PathBuf, Option<SystemTime>, u64);
+type FileStamp = (PathBuf, Option<SystemTime>, u64);
 
 /// What tells whether pipelines are still the same: a zip itself, of a folder its `metadata.json`, which is written last.
-fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
+fn stamps(paths: &[PathBuf]) -> Vec<FileStamp> {
     let all = paths.iter().flat_map(|path| candidates(path).unwrap_or_default());
     all.map(|path| {
         let file = if path.is_dir() { path.join("metadata.json") } else { path };

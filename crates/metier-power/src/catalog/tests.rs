@@ -13,11 +13,11 @@ fn what_was_uploaded_is_used_and_is_there_after_a_start() {
     let open = || PipelineCatalog::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
     let (shelf, warnings) = open();
     assert!(warnings.is_empty(), "{warnings:?}");
-    assert_eq!(shelf.registry().active(Source::Acpi).unwrap().name, "metier-defaults");
-    shelf.upload(&Upload::read(&body()).unwrap()).unwrap();
+    assert_eq!(shelf.registry().active(EnergySource::Acpi).unwrap().name, "metier-defaults");
+    shelf.upload(&PredictorUpload::read(&body()).unwrap()).unwrap();
     for shelf in [shelf, open().0] {
         let registry = shelf.registry();
-        let active = registry.active(Source::Acpi).unwrap();
+        let active = registry.active(EnergySource::Acpi).unwrap();
         assert_eq!((active.name.as_str(), active.models[0].error("mae")), ("ours", Some(1.5)));
         assert_eq!(active.index.as_ref().unwrap().0[&3].spec.cores, Some(8.0));
     }
@@ -27,11 +27,12 @@ fn what_was_uploaded_is_used_and_is_there_after_a_start() {
 fn every_upload_is_seen_by_others_that_have_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let (shelf, _) = PipelineCatalog::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
-    let (other, _) = PipelineCatalog::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
+    let (other, _) =
+        PipelineCatalog::open(vec![PipelineLocation::Path(folder.path().to_path_buf())], None).unwrap();
     for (number, name) in ["SGDRegressorTrainer_3", "LinearRegressionTrainer_3"].iter().enumerate() {
         let mut body = body();
         body["model_name"] = json!(name);
-        shelf.upload(&Upload::read(&body).unwrap()).unwrap();
+        shelf.upload(&PredictorUpload::read(&body).unwrap()).unwrap();
         assert!(other.has_changed() && !shelf.has_changed(), "{name}");
         other.reread();
         assert_eq!(other.registry().named("ours").unwrap().models.len(), number + 1);
@@ -45,11 +46,11 @@ fn an_error_that_nobody_knows_is_smaller_than_none() {
     let (shelf, _) = PipelineCatalog::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
     let mut known = body();
     known["mape"] = json!(7.0);
-    shelf.upload(&Upload::read(&known).unwrap()).unwrap();
+    shelf.upload(&PredictorUpload::read(&known).unwrap()).unwrap();
     let mut unknown = body();
     unknown["model_name"] = json!("LinearRegressionTrainer_3");
     unknown["mape"] = json!(-1);
-    let unknown = Upload::read(&unknown).unwrap();
+    let unknown = PredictorUpload::read(&unknown).unwrap();
     assert_eq!(unknown.errors, [("mae".to_string(), 1.5)]);
     shelf.upload(&unknown).unwrap();
     // As our trainers write it, which the original does too.
@@ -60,7 +61,7 @@ fn an_error_that_nobody_knows_is_smaller_than_none() {
     let ask = |filter: &str| {
         let request = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi",
             "weight": true, "pipeline_name": "ours", "filter": filter });
-        let request = crate::selection::Request::read(&request).unwrap();
+        let request = crate::selection::ModelRequest::read(&request).unwrap();
         let registry = shelf.registry();
         let chosen = crate::selection::select(&registry, &request, "mape", &|_| true).unwrap().unwrap();
         chosen.model.full_name.clone()
@@ -81,17 +82,17 @@ fn what_is_uploaded_is_added_and_displaces_nothing() {
         other["model_name"] = json!(name);
         other["output_type"] = json!(output_type);
         other["machine_spec"] = json!({ "processor": "y", "cores": 16 });
-        made.upload(&Upload::read(&other).unwrap()).unwrap();
+        made.upload(&PredictorUpload::read(&other).unwrap()).unwrap();
     }
-    let places = vec![Place::Path(base.path().join("ours"))];
+    let places = vec![PipelineLocation::Path(base.path().join("ours"))];
     let (shelf, _) = PipelineCatalog::open(places, Some(folder.path().to_path_buf())).unwrap();
     // Its node type is taken by another machine; the next is free.
     let mut new = body();
     new["model_name"] = json!("SGDRegressorTrainer_0");
-    let error = shelf.upload(&Upload::read(&new).unwrap()).unwrap_err().to_string();
+    let error = shelf.upload(&PredictorUpload::read(&new).unwrap()).unwrap_err().to_string();
     assert!(error.contains("SGDRegressorTrainer_1"), "{error}");
     new["model_name"] = json!("SGDRegressorTrainer_1");
-    shelf.upload(&Upload::read(&new).unwrap()).unwrap();
+    shelf.upload(&PredictorUpload::read(&new).unwrap()).unwrap();
     let count = |shelf: &PipelineCatalog| shelf.registry().named("ours").unwrap().models.len();
     assert_eq!(count(&shelf), 3);
     // Also where the pipeline itself cannot be read any more.
@@ -101,11 +102,11 @@ fn what_is_uploaded_is_added_and_displaces_nothing() {
     assert_eq!(count(&shelf), 3);
     // In a pipeline of its own it answers for its machine, and the other machine is answered as before.
     new["pipeline"] = json!("uploads");
-    shelf.upload(&Upload::read(&new).unwrap()).unwrap();
+    shelf.upload(&PredictorUpload::read(&new).unwrap()).unwrap();
     let ask = |machine: Value, output_type: &str| {
         let request = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": output_type, "source": "acpi",
             "weight": true, "node_type": 0, "machine_spec": machine });
-        let request = crate::selection::Request::read(&request).unwrap();
+        let request = crate::selection::ModelRequest::read(&request).unwrap();
         let registry = shelf.registry();
         let chosen = crate::selection::select(&registry, &request, "mae", &|_| true).unwrap().unwrap();
         (chosen.pipeline.name.clone(), chosen.model.name.node_type)
@@ -115,18 +116,18 @@ fn what_is_uploaded_is_added_and_displaces_nothing() {
     assert_eq!(ask(other, "AbsPower"), ("ours".to_string(), 0));
     assert_eq!(ask(own, "AbsPower"), ("uploads".to_string(), 1));
     new["pipeline"] = json!("metier-defaults");
-    assert!(shelf.upload(&Upload::read(&new).unwrap()).is_err());
+    assert!(shelf.upload(&PredictorUpload::read(&new).unwrap()).is_err());
 }
 
 #[test]
 fn a_pipeline_that_breaks_stays_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let (shelf, _) = PipelineCatalog::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
-    shelf.upload(&Upload::read(&body()).unwrap()).unwrap();
+    shelf.upload(&PredictorUpload::read(&body()).unwrap()).unwrap();
     fs::write(folder.path().join("ours/metadata.json"), "{ torn").unwrap();
     let warnings = shelf.reload();
     assert!(warnings.iter().any(|warning| warning.contains("ours stays as it was")), "{warnings:?}");
-    assert_eq!(shelf.registry().active(Source::Acpi).unwrap().name, "ours");
+    assert_eq!(shelf.registry().active(EnergySource::Acpi).unwrap().name, "ours");
 }
 
 #[test]
@@ -149,6 +150,6 @@ fn what_cannot_be_kept_is_refused_by_its_field() {
     ] {
         let mut body = body();
         body[field] = value.clone();
-        assert!(Upload::read(&body).is_err(), "{field} {value}");
+        assert!(PredictorUpload::read(&body).is_err(), "{field} {value}");
     }
 }

@@ -1,13 +1,13 @@
 //! The power of a node as the same predictors say that answer the exporter, with its interval and its idle part.
 
-use super::engine::{Estimator, InUse, Place, Prepared};
-use super::request::Request;
-use crate::vocabulary::{Component, OutputType, Source};
+use super::engine::{FeaturePosition, PowerEstimator, PredictorInUse, PreparedFormula};
+use super::request::EstimateRequest;
+use crate::kepler_terms::{EnergySource, OutputType, PowerComponent};
 
 /// The power of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NodeEstimate {
-    pub about: InUse,
+pub struct NodePowerEstimate {
+    pub about: PredictorInUse,
     /// Watts of the wanted components together.
     pub watts: f64,
     /// Ends of the interval: those of the components added up, which is rather too wide than too narrow. `None` where the predictor tells none.
@@ -21,71 +21,75 @@ pub struct NodeEstimate {
 }
 
 /// What one component says.
-struct Said {
+struct ComponentEstimate {
     watts: f64,
     interval: Option<(f64, f64)>,
     idle: f64,
     in_range: bool,
 }
 
-impl Estimator {
+impl PowerEstimator {
     /// What a node takes whose use is `values` a second, one for each of `metrics`: the sum of these components of the source. Idle power of a larger machine than this one is
     /// taken for its share of the cores, as the exporter does.
-    pub fn node(
+    pub fn estimate_node(
         &self,
         metrics: &[&str],
         values: &[f64],
-        source: Source,
-        components: &[Component],
-    ) -> Result<NodeEstimate, String> {
+        source: EnergySource,
+        components: &[PowerComponent],
+    ) -> Result<NodePowerEstimate, String> {
         if values.len() != metrics.len() || values.iter().any(|value| !value.is_finite()) {
             return Err(format!("want {} numbers, one for each metric", metrics.len()));
         }
-        let request = Request::plain(metrics, OutputType::AbsPower, source);
+        let request = EstimateRequest::plain(metrics, OutputType::AbsPower, source);
         let ready = self.ready(&request, OutputType::AbsPower, source)?;
         let nothing = vec![0.0; values.len()];
-        let mut all: Vec<Said> = Vec::new();
+        let mut all: Vec<ComponentEstimate> = Vec::new();
         for component in components {
             let prepared = ready.components.iter().find(|(known, _)| known == component);
             let Some((_, Some(prepared))) = prepared else {
                 return Err(format!("{} knows no {}", ready.about.predictor, component.name()));
             };
-            let said = said(prepared, values, &nothing)
+            let estimate = estimate_component(prepared, values, &nothing)
                 .ok_or_else(|| format!("{} has no value for this use", ready.about.predictor))?;
-            all.push(said);
+            all.push(estimate);
         }
         let larger = 1.0 - ready.core_ratio.clamp(0.0, 1.0);
-        let idle: f64 = all.iter().map(|one| one.idle).sum();
+        let idle: f64 = all.iter().map(|estimate| estimate.idle).sum();
         let elsewhere = idle * larger;
-        let watts = all.iter().map(|one| one.watts).sum::<f64>() - elsewhere;
-        let ends: Option<Vec<(f64, f64)>> = all.iter().map(|one| one.interval).collect();
+        let watts = all.iter().map(|estimate| estimate.watts).sum::<f64>() - elsewhere;
+        let ends: Option<Vec<(f64, f64)>> = all.iter().map(|estimate| estimate.interval).collect();
         let interval = ends.filter(|ends| !ends.is_empty()).map(|ends| {
             let sum = |end: fn(&(f64, f64)) -> f64| ends.iter().map(end).sum::<f64>() - elsewhere;
             (sum(|ends| ends.0).max(0.0), sum(|ends| ends.1).max(0.0))
         });
         let watts = watts.max(0.0);
-        Ok(NodeEstimate {
+        Ok(NodePowerEstimate {
             about: ready.about.clone(),
             watts,
             interval,
             idle: (idle - elsewhere).min(watts),
-            in_range: all.iter().all(|one| one.in_range),
+            in_range: all.iter().all(|estimate| estimate.in_range),
             core_ratio: ready.core_ratio,
         })
     }
 }
 
-fn said(prepared: &Prepared, values: &[f64], nothing: &[f64]) -> Option<Said> {
+fn estimate_component(
+    prepared: &PreparedFormula,
+    values: &[f64],
+    nothing: &[f64],
+) -> Option<ComponentEstimate> {
     let row = |values: &[f64]| -> Option<Vec<f64>> {
-        let value = |place: &Place| match place {
-            Place::Column(column) => values.get(*column).copied(),
-            Place::System(_) => None,
+        let value = |place: &FeaturePosition| match place {
+            FeaturePosition::Column(column) => values.get(*column).copied(),
+            FeaturePosition::System(_) => None,
         };
         prepared.places.iter().map(value).collect()
     };
     let (now, rest) = (row(values)?, row(nothing)?);
     let formula = &prepared.formula;
-    Some(Said {
+    Some(ComponentEstimate {
         watts: formula.watts(&now)?,
         interval: formula.interval(&now),
         idle: formula.watts(&rest)?,
@@ -99,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::node::MachineSpec;
-    use crate::selection::Registry;
+    use crate::selection::PipelineRegistry;
 
     fn machine(cores: f64) -> MachineSpec {
         let processor = Some("intel_xeon_gold_6230".to_string());
@@ -108,10 +112,10 @@ mod tests {
 
     #[test]
     fn a_small_machine_has_the_fallback_and_idles_when_nobody_works() {
-        let estimator = Estimator::new(Registry::default(), machine(4.0)).unwrap();
+        let estimator = PowerEstimator::new(PipelineRegistry::default(), machine(4.0)).unwrap();
         let at = |ms: f64| {
             let metrics = ["bpf_cpu_time_ms"];
-            estimator.node(&metrics, &[ms], Source::Acpi, &[Component::Platform]).unwrap()
+            estimator.estimate_node(&metrics, &[ms], EnergySource::Acpi, &[PowerComponent::Platform]).unwrap()
         };
         let (idle, half, full) = (at(0.0), at(2000.0), at(4000.0));
         assert_eq!(idle.about.pipeline, "fallback");
@@ -119,11 +123,11 @@ mod tests {
         assert!(idle.watts > 0.0 && half.watts > idle.watts && full.watts > half.watts);
         assert!(((idle.watts + full.watts) / 2.0 - half.watts).abs() < 1e-9, "a straight line");
         assert_eq!((half.idle, full.in_range, at(5000.0).in_range), (idle.watts, true, false));
-        for said in [&idle, &half, &full] {
-            let (low, high) = said.interval.unwrap();
+        for estimate in [&idle, &half, &full] {
+            let (low, high) = estimate.interval.unwrap();
             assert!(
-                low < said.watts / 1.5 && high > said.watts * 3.0,
-                "machines of a class differ: {said:?}"
+                low < estimate.watts / 1.5 && high > estimate.watts * 3.0,
+                "machines of a class differ: {estimate:?}"
             );
         }
     }
@@ -132,8 +136,10 @@ mod tests {
     fn idle_power_of_a_larger_machine_is_taken_for_the_share_of_the_cores() {
         let metrics = ["cache_miss", "cpu_cycles", "cpu_instructions"];
         let of = |cores: f64, values: &[f64]| {
-            let estimator = Estimator::new(Registry::default(), machine(cores)).unwrap();
-            estimator.node(&metrics, values, Source::Acpi, &[Component::Platform]).unwrap()
+            let estimator = PowerEstimator::new(PipelineRegistry::default(), machine(cores)).unwrap();
+            estimator
+                .estimate_node(&metrics, values, EnergySource::Acpi, &[PowerComponent::Platform])
+                .unwrap()
         };
         let work = [1e8, 2e10, 3e10];
         let (own, half) = (of(40.0, &work), of(20.0, &work));
@@ -144,27 +150,28 @@ mod tests {
 
     #[test]
     fn parts_add_up_and_what_cannot_be_said_is_told() {
-        let estimator = Estimator::new(Registry::default(), machine(4.0)).unwrap();
-        let of = |components: &[Component]| {
-            estimator.node(&["bpf_cpu_time_ms"], &[1000.0], Source::RaplSysfs, components)
+        let estimator = PowerEstimator::new(PipelineRegistry::default(), machine(4.0)).unwrap();
+        let of = |components: &[PowerComponent]| {
+            estimator.estimate_node(&["bpf_cpu_time_ms"], &[1000.0], EnergySource::RaplSysfs, components)
         };
-        let (package, dram) = (of(&[Component::Package]).unwrap(), of(&[Component::Dram]).unwrap());
-        let both = of(&[Component::Package, Component::Dram]).unwrap();
+        let (package, dram) = (of(&[PowerComponent::Package]).unwrap(), of(&[PowerComponent::Dram]).unwrap());
+        let both = of(&[PowerComponent::Package, PowerComponent::Dram]).unwrap();
         assert!((package.watts + dram.watts - both.watts).abs() < 1e-9);
-        assert!(of(&[Component::Platform]).unwrap_err().contains("platform"));
-        assert!(estimator.node(&["bpf_cpu_time_ms"], &[f64::NAN], Source::Acpi, &[]).is_err());
-        assert!(estimator.node(&["bpf_page_cache_hit"], &[1.0], Source::Acpi, &[]).is_err());
+        assert!(of(&[PowerComponent::Platform]).unwrap_err().contains("platform"));
+        assert!(estimator.estimate_node(&["bpf_cpu_time_ms"], &[f64::NAN], EnergySource::Acpi, &[]).is_err());
+        assert!(estimator.estimate_node(&["bpf_page_cache_hit"], &[1.0], EnergySource::Acpi, &[]).is_err());
     }
 
     /// Watts of a machine of so many cores on which nobody works, and who says so.
-    fn idle(cores: f64, metrics: &[&str], source: Source) -> (f64, String) {
-        let estimator = Estimator::new(Registry::default(), machine(cores)).unwrap();
-        let components: &[Component] = match source {
-            Source::Acpi => &[Component::Platform],
-            _ => &[Component::Package, Component::Dram],
+    fn idle(cores: f64, metrics: &[&str], source: EnergySource) -> (f64, String) {
+        let estimator = PowerEstimator::new(PipelineRegistry::default(), machine(cores)).unwrap();
+        let components: &[PowerComponent] = match source {
+            EnergySource::Acpi => &[PowerComponent::Platform],
+            _ => &[PowerComponent::Package, PowerComponent::Dram],
         };
-        let said = estimator.node(metrics, &vec![0.0; metrics.len()], source, components).unwrap();
-        (said.idle, said.about.pipeline)
+        let estimate =
+            estimator.estimate_node(metrics, &vec![0.0; metrics.len()], source, components).unwrap();
+        (estimate.idle, estimate.about.pipeline)
     }
 
     proptest! {
@@ -172,7 +179,7 @@ mod tests {
         #[test]
         fn virtual_machines_of_the_fallback_count_idling_once(
             cores in proptest::collection::vec(1u32..64, 1..20),
-            source in prop_oneof![Just(Source::Acpi), Just(Source::RaplSysfs)],
+            source in prop_oneof![Just(EnergySource::Acpi), Just(EnergySource::RaplSysfs)],
         ) {
             let of = |cores: u32| idle(f64::from(cores), &["bpf_cpu_time_ms"], source);
             let (whole, who) = of(cores.iter().sum());
@@ -185,7 +192,7 @@ mod tests {
         #[test]
         fn virtual_machines_of_what_is_shipped_take_their_cores_share_of_idling(
             cores in 20u32..=40,
-            source in prop_oneof![Just(Source::Acpi), Just(Source::RaplSysfs)],
+            source in prop_oneof![Just(EnergySource::Acpi), Just(EnergySource::RaplSysfs)],
         ) {
             let of = |cores: u32| {
                 idle(f64::from(cores), &["cache_miss", "cpu_cycles", "cpu_instructions"], source)

@@ -4,25 +4,25 @@
 //! would not fit: a hundred rows of four components keep three or more. What rounding takes from a row is given to the next of its component, so that
 //! sums hold however short the numbers are. More rows than fit at all are refused: the exporter could read none of them.
 
-use crate::vocabulary::Component;
+use crate::kepler_terms::PowerComponent;
 
 /// What the exporter reads at most.
-pub const READ_BYTES: usize = 4096;
+pub const EXPORTER_READ_BYTES: usize = 4096;
 /// What is around the numbers, at most.
-const AROUND: usize = 128;
-const MOST_DECIMALS: usize = 6;
+const REPLY_OVERHEAD_BYTES: usize = 128;
+const MAX_DECIMALS: usize = 6;
 /// Longest reason of a refusal, as it is written: its beginning, and its end.
-const REASON: (usize, usize) = (700, 300);
+const MAX_REASON_BYTES: (usize, usize) = (700, 300);
 /// What who sends too many rows can do.
-pub const FEWER: &str = "the watts of so many do not fit in the 4096 bytes that an exporter reads; want fewer rows, in several requests";
+pub const FEWER_ROWS_HINT: &str = "the watts of so many do not fit in the 4096 bytes that an exporter reads; want fewer rows, in several requests";
 
 /// Whether watts of so many rows can fit, each component with a digit and a comma a row.
 pub fn may_fit(rows: usize, components: usize) -> bool {
-    rows.saturating_mul(components).saturating_mul(2) <= READ_BYTES
+    rows.saturating_mul(components).saturating_mul(2) <= EXPORTER_READ_BYTES
 }
 
 /// Writes watts of each component, row by row. Says whether they fit in one read; where they do not, nothing is written.
-pub fn powers(to: &mut Vec<u8>, powers: &[(Component, Vec<f64>)], core_ratio: f64) -> bool {
+pub fn write_powers(to: &mut Vec<u8>, powers: &[(PowerComponent, Vec<f64>)], core_ratio: f64) -> bool {
     let decimals = decimals(powers);
     to.extend_from_slice(b"{\"powers\":{");
     for (place, (component, watts)) in powers.iter().enumerate() {
@@ -47,9 +47,9 @@ pub fn powers(to: &mut Vec<u8>, powers: &[(Component, Vec<f64>)], core_ratio: f6
         to.push(b']');
     }
     to.extend_from_slice(b"},\"msg\":\"\",\"core_ratio\":");
-    number(to, core_ratio, MOST_DECIMALS);
+    number(to, core_ratio, MAX_DECIMALS);
     to.push(b'}');
-    let fits = to.len() <= READ_BYTES;
+    let fits = to.len() <= EXPORTER_READ_BYTES;
     if !fits {
         to.clear();
     }
@@ -57,15 +57,15 @@ pub fn powers(to: &mut Vec<u8>, powers: &[(Component, Vec<f64>)], core_ratio: f6
 }
 
 /// Writes a refusal. `powers` is an object here too: the exporter cannot read a list.
-pub fn refusal(to: &mut Vec<u8>, why: &str) {
+pub fn write_refusal(to: &mut Vec<u8>, why: &str) {
     to.extend_from_slice(b"{\"powers\":{},\"msg\":");
     // A text can always be written.
-    let _ = serde_json::to_writer(&mut *to, &brief(why));
+    let _ = serde_json::to_writer(&mut *to, &shorten_reason(why));
     to.push(b'}');
 }
 
 /// A reason that can be read at once, whatever of the request is in it: its beginning and its end.
-fn brief(why: &str) -> std::borrow::Cow<'_, str> {
+fn shorten_reason(why: &str) -> std::borrow::Cow<'_, str> {
     // What a letter takes in JSON.
     let size = |letter: char| match letter {
         '"' | '\\' => 2,
@@ -82,15 +82,16 @@ fn brief(why: &str) -> std::borrow::Cow<'_, str> {
         };
         letters.take_while(fits).map(char::len_utf8).sum::<usize>()
     };
-    if until(REASON.0 + REASON.1, &mut why.chars()) == why.len() {
+    if until(MAX_REASON_BYTES.0 + MAX_REASON_BYTES.1, &mut why.chars()) == why.len() {
         return why.into();
     }
-    let (begin, end) = (until(REASON.0, &mut why.chars()), until(REASON.1, &mut why.chars().rev()));
+    let (begin, end) =
+        (until(MAX_REASON_BYTES.0, &mut why.chars()), until(MAX_REASON_BYTES.1, &mut why.chars().rev()));
     format!("{} … {}", &why[..begin], &why[why.len() - end..]).into()
 }
 
 /// How many decimals fit in one read.
-fn decimals(powers: &[(Component, Vec<f64>)]) -> usize {
+fn decimals(powers: &[(PowerComponent, Vec<f64>)]) -> usize {
     let (mut zeros, mut numbers, mut most) = (0, 0, 1.0f64);
     for watts in powers.iter().flat_map(|(_, watts)| watts) {
         if *watts == 0.0 {
@@ -101,19 +102,19 @@ fn decimals(powers: &[(Component, Vec<f64>)]) -> usize {
         }
     }
     if numbers == 0 {
-        return MOST_DECIMALS;
+        return MAX_DECIMALS;
     }
-    let room = READ_BYTES.saturating_sub(AROUND + 2 * zeros) / numbers;
+    let room = EXPORTER_READ_BYTES.saturating_sub(REPLY_OVERHEAD_BYTES + 2 * zeros) / numbers;
     // Rounding may bring another digit.
     let whole = (most + 1.0).log10().floor() as usize + 1;
     // A comma and a point beside the digits.
-    room.saturating_sub(whole + 2).min(MOST_DECIMALS)
+    room.saturating_sub(whole + 2).min(MAX_DECIMALS)
 }
 
 /// A number that is not negative, with at most so many decimals and without zeros at its end. Gives what rounding took from it.
 fn number(to: &mut Vec<u8>, value: f64, decimals: usize) -> f64 {
-    const POWERS: [u64; MOST_DECIMALS + 1] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
-    let unit = POWERS[decimals.min(MOST_DECIMALS)];
+    const POWERS: [u64; MAX_DECIMALS + 1] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
+    let unit = POWERS[decimals.min(MAX_DECIMALS)];
     // What was carried on may be a little less than nothing.
     let scaled = if value < 0.0 { 0.0 } else { (value * unit as f64).round() };
     // Watts of more than nine thousand million are no watts; they are written in the long way.
@@ -129,7 +130,7 @@ fn number(to: &mut Vec<u8>, value: f64, decimals: usize) -> f64 {
     if rest == 0 {
         return over;
     }
-    let mut places = decimals.min(MOST_DECIMALS);
+    let mut places = decimals.min(MAX_DECIMALS);
     while rest.is_multiple_of(10) {
         rest /= 10;
         places -= 1;
@@ -189,11 +190,11 @@ mod tests {
 
         #[test]
         fn a_hundred_rows_fit_in_one_read(watts in proptest::collection::vec(0.0..2000.0f64, 400)) {
-            let rows: Vec<(Component, Vec<f64>)> = [Component::Package, Component::Core, Component::Uncore, Component::Dram]
+            let rows: Vec<(PowerComponent, Vec<f64>)> = [PowerComponent::Package, PowerComponent::Core, PowerComponent::Uncore, PowerComponent::Dram]
                 .iter().zip(watts.chunks(100)).map(|(component, watts)| (*component, watts.to_vec())).collect();
             let mut to = Vec::new();
-            powers(&mut to, &rows, 0.333_333_333);
-            prop_assert!(to.len() <= READ_BYTES, "{}", to.len());
+            write_powers(&mut to, &rows, 0.333_333_333);
+            prop_assert!(to.len() <= EXPORTER_READ_BYTES, "{}", to.len());
             let value: serde_json::Value = serde_json::from_slice(&to).unwrap();
             let got = value["powers"]["dram"][99].as_f64().unwrap();
             prop_assert!((got - watts[399]).abs() < 0.0011, "milliwatts");
@@ -202,7 +203,7 @@ mod tests {
         #[test]
         fn sums_hold_however_short_the_numbers_are(watts in proptest::collection::vec(0.0..1.4f64, 1..900)) {
             let mut to = Vec::new();
-            if powers(&mut to, &[(Component::Package, watts.clone()), (Component::Dram, watts.clone())], 1.0) {
+            if write_powers(&mut to, &[(PowerComponent::Package, watts.clone()), (PowerComponent::Dram, watts.clone())], 1.0) {
                 let value: serde_json::Value = serde_json::from_slice(&to).unwrap();
                 let read = value["powers"]["dram"].as_array().unwrap();
                 let sum: f64 = read.iter().map(|watts| watts.as_f64().unwrap()).sum();
@@ -215,13 +216,17 @@ mod tests {
     fn what_takes_nothing_is_given_nothing_and_what_does_not_fit_is_not_written() {
         let mut to = Vec::new();
         let watts: Vec<f64> = (0..900).map(|row| if row % 2 == 0 { 0.7 } else { 0.0 }).collect();
-        assert!(powers(&mut to, &[(Component::Package, watts.clone()), (Component::Dram, watts)], 1.0));
+        assert!(write_powers(
+            &mut to,
+            &[(PowerComponent::Package, watts.clone()), (PowerComponent::Dram, watts)],
+            1.0
+        ));
         let value: serde_json::Value = serde_json::from_slice(&to).unwrap();
         let read: Vec<f64> = serde_json::from_value(value["powers"]["package"].clone()).unwrap();
         assert!(read.iter().skip(1).step_by(2).all(|watts| *watts == 0.0));
         assert!((read.iter().sum::<f64>() - 315.0).abs() < 0.51, "{}", read.iter().sum::<f64>());
         to.clear();
-        assert!(!powers(&mut to, &[(Component::Package, vec![0.7; 2100])], 1.0) && to.is_empty());
+        assert!(!write_powers(&mut to, &[(PowerComponent::Package, vec![0.7; 2100])], 1.0) && to.is_empty());
         assert!(may_fit(512, 4) && !may_fit(513, 4));
     }
 
@@ -229,7 +234,10 @@ mod tests {
     fn a_reason_is_short_whatever_was_sent() {
         for text in ["x", "\u{1}", "\"", "ä"] {
             let mut to = Vec::new();
-            refusal(&mut to, &format!("unknown field `{}`, expected one of `metrics`", text.repeat(9000)));
+            write_refusal(
+                &mut to,
+                &format!("unknown field `{}`, expected one of `metrics`", text.repeat(9000)),
+            );
             let value: serde_json::Value = serde_json::from_slice(&to).unwrap();
             let why = value["msg"].as_str().unwrap();
             assert!(to.len() < 1100, "{}", to.len());
@@ -240,7 +248,7 @@ mod tests {
     #[test]
     fn a_refusal_can_be_read_by_a_client_that_wants_an_object() {
         let mut to = Vec::new();
-        refusal(&mut to, "it \"broke\"\n");
+        write_refusal(&mut to, "it \"broke\"\n");
         assert_eq!(String::from_utf8(to).unwrap(), r#"{"powers":{},"msg":"it \"broke\"\n"}"#);
     }
 }

@@ -5,15 +5,15 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 
-use super::reply::FEWER;
-use crate::vocabulary::{OutputType, Source};
+use super::reply::FEWER_ROWS_HINT;
+use crate::kepler_terms::{EnergySource, OutputType};
 
 /// Most rows of a request: each takes two bytes of the reply at least, and an exporter reads 4096.
-const ROWS: usize = 2048;
+const MAX_REQUEST_ROWS: usize = 2048;
 /// Most numbers of a request.
-const NUMBERS: usize = 256 << 10;
+const MAX_REQUEST_NUMBERS: usize = 256 << 10;
 /// Most names of a request.
-const NAMES: usize = 4096;
+const MAX_REQUEST_NAMES: usize = 4096;
 
 /// Whether a request is whole: the last byte that is not blank closes an object. It has no length and no end otherwise.
 pub fn is_whole(bytes: &[u8]) -> bool {
@@ -22,11 +22,11 @@ pub fn is_whole(bytes: &[u8]) -> bool {
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with metrics, values, output_type and source")]
-pub struct Request {
+pub struct EstimateRequest {
     /// Names of the columns.
     #[serde(deserialize_with = "names")]
     pub metrics: Vec<String>,
-    pub values: Rows,
+    pub values: RequestRows,
     /// `AbsPower` or `DynPower`.
     pub output_type: String,
     /// The source of energy that is stood in for.
@@ -36,7 +36,7 @@ pub struct Request {
     #[serde(deserialize_with = "names")]
     pub system_features: Vec<String>,
     /// Their values; texts count as nothing.
-    pub system_values: Numbers,
+    pub system_values: SystemValues,
     /// The trainer that is wanted.
     #[serde(default)]
     pub trainer_name: String,
@@ -45,16 +45,16 @@ pub struct Request {
     pub filter: String,
 }
 
-impl Request {
+impl EstimateRequest {
     /// A request for rows of these metrics, without any wish.
-    pub(super) fn plain(metrics: &[&str], output_type: OutputType, source: Source) -> Self {
+    pub(super) fn plain(metrics: &[&str], output_type: OutputType, source: EnergySource) -> Self {
         Self {
             metrics: metrics.iter().map(ToString::to_string).collect(),
-            values: Rows::default(),
+            values: RequestRows::default(),
             output_type: output_type.name().to_string(),
             source: Some(source.name().to_string()),
             system_features: Vec::new(),
-            system_values: Numbers::default(),
+            system_values: SystemValues::default(),
             trainer_name: String::new(),
             filter: String::new(),
         }
@@ -78,13 +78,13 @@ impl Request {
 }
 
 fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    from.deserialize_seq(Bounded("names", |name: String| Ok(name)))
+    from.deserialize_seq(BoundedListVisitor("names", |name: String| Ok(name)))
 }
 
 /// A list that ends the reading where it is too long, before it takes room.
-struct Bounded<T, U>(&'static str, fn(T) -> Result<U, &'static str>);
+struct BoundedListVisitor<T, U>(&'static str, fn(T) -> Result<U, &'static str>);
 
-impl<'de, T: Deserialize<'de>, U> Visitor<'de> for Bounded<T, U> {
+impl<'de, T: Deserialize<'de>, U> Visitor<'de> for BoundedListVisitor<T, U> {
     type Value = Vec<U>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a list of {}", self.0)
@@ -92,8 +92,8 @@ impl<'de, T: Deserialize<'de>, U> Visitor<'de> for Bounded<T, U> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<U>, A::Error> {
         let mut list = Vec::new();
         while let Some(one) = seq.next_element()? {
-            if list.len() >= NAMES {
-                let why = format!("more than {NAMES} {}; want at most so many", self.0);
+            if list.len() >= MAX_REQUEST_NAMES {
+                let why = format!("more than {MAX_REQUEST_NAMES} {}; want at most so many", self.0);
                 return Err(A::Error::custom(why));
             }
             list.push((self.1)(one).map_err(A::Error::custom)?);
@@ -109,7 +109,7 @@ fn maybe<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error>
 
 /// Rows of numbers, one after the other.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Rows {
+pub struct RequestRows {
     pub numbers: Vec<f64>,
     /// How many there are in each row, where all are alike; else of the first.
     width: usize,
@@ -118,7 +118,7 @@ pub struct Rows {
     odd: Option<(usize, usize)>,
 }
 
-impl Rows {
+impl RequestRows {
     fn wrong_width(&self, want: usize) -> Option<(usize, usize)> {
         if self.count > 0 && self.width != want {
             return Some((0, self.width));
@@ -127,39 +127,39 @@ impl Rows {
     }
 }
 
-impl<'de> Deserialize<'de> for Rows {
+impl<'de> Deserialize<'de> for RequestRows {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Of;
-        impl<'de> Visitor<'de> for Of {
-            type Value = Rows;
+        struct RequestRowsVisitor;
+        impl<'de> Visitor<'de> for RequestRowsVisitor {
+            type Value = RequestRows;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of rows")
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Rows, A::Error> {
-                let mut rows = Rows::default();
-                while let Some(width) = seq.next_element_seed(Row(&mut rows.numbers))? {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RequestRows, A::Error> {
+                let mut rows = RequestRows::default();
+                while let Some(width) = seq.next_element_seed(RowVisitor(&mut rows.numbers))? {
                     if rows.count == 0 {
                         rows.width = width;
                     } else if width != rows.width && rows.odd.is_none() {
                         rows.odd = Some((rows.count, width));
                     }
                     rows.count += 1;
-                    if rows.count > ROWS {
-                        let why = format!("values has more than {ROWS} rows; {FEWER}");
+                    if rows.count > MAX_REQUEST_ROWS {
+                        let why = format!("values has more than {MAX_REQUEST_ROWS} rows; {FEWER_ROWS_HINT}");
                         return Err(A::Error::custom(why));
                     }
                 }
                 Ok(rows)
             }
         }
-        from.deserialize_seq(Of)
+        from.deserialize_seq(RequestRowsVisitor)
     }
 }
 
 /// One row; gives how many numbers it has.
-struct Row<'a>(&'a mut Vec<f64>);
+struct RowVisitor<'a>(&'a mut Vec<f64>);
 
-impl<'de> Visitor<'de> for Row<'_> {
+impl<'de> Visitor<'de> for RowVisitor<'_> {
     type Value = usize;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a row of numbers")
@@ -169,15 +169,15 @@ impl<'de> Visitor<'de> for Row<'_> {
         while let Some(number) = seq.next_element::<f64>()? {
             self.0.push(number);
             width += 1;
-            if self.0.len() > NUMBERS {
-                return Err(A::Error::custom(format!("values has more than {NUMBERS} numbers")));
+            if self.0.len() > MAX_REQUEST_NUMBERS {
+                return Err(A::Error::custom(format!("values has more than {MAX_REQUEST_NUMBERS} numbers")));
             }
         }
         Ok(width)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Row<'_> {
+impl<'de> DeserializeSeed<'de> for RowVisitor<'_> {
     type Value = usize;
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<usize, D::Error> {
         from.deserialize_seq(self)
@@ -186,9 +186,9 @@ impl<'de> DeserializeSeed<'de> for Row<'_> {
 
 /// Values of a system: numbers, or texts that count as nothing.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Numbers(pub Vec<f64>);
+pub struct SystemValues(pub Vec<f64>);
 
-impl<'de> Deserialize<'de> for Numbers {
+impl<'de> Deserialize<'de> for SystemValues {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let number = |value: serde_json::Value| match value {
             serde_json::Value::Number(number) => Ok(number.as_f64().unwrap_or(0.0)),
@@ -198,7 +198,7 @@ impl<'de> Deserialize<'de> for Numbers {
             serde_json::Value::Null | serde_json::Value::Bool(_) => Ok(0.0),
             _ => Err("system_values holds a list or an object; want numbers or texts"),
         };
-        from.deserialize_seq(Bounded("system values", number)).map(Self)
+        from.deserialize_seq(BoundedListVisitor("system values", number)).map(Self)
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn rows_become_one_list() {
-        let request = Request::read(WHOLE.as_bytes()).unwrap();
+        let request = EstimateRequest::read(WHOLE.as_bytes()).unwrap();
         assert_eq!(
             (request.values.numbers.as_slice(), request.values.count),
             ([1.0, 2.0, 3.0, 4.5].as_slice(), 2)
@@ -233,27 +233,27 @@ mod tests {
             (r#""output_type""#, r#""extra":1,"output_type""#, "extra"),
             ("4.5", "1e999", "number"),
         ] {
-            let error = Request::read(WHOLE.replace(from, to).as_bytes()).unwrap_err();
+            let error = EstimateRequest::read(WHOLE.replace(from, to).as_bytes()).unwrap_err();
             assert!(error.contains(word), "{to}: {error}");
         }
     }
 
     #[test]
     fn what_is_no_object_is_told_what_would_be_one() {
-        let error = Request::read(b"null").unwrap_err();
+        let error = EstimateRequest::read(b"null").unwrap_err();
         assert!(error.contains("expected an object with metrics"), "{error}");
     }
 
     #[test]
     fn lists_without_end_are_refused_before_they_take_room() {
-        let many = |one: &str| vec![one; 200_000].join(",");
+        let many = |text: &str| vec![text; 200_000].join(",");
         for (from, to, word) in [
             ("[[1,2],[3,4.5]]", format!("[{}]", many("[1,2]")), "more than 2048 rows"),
             ("[3,4.5]", format!("[{}]", [many("1"), many("1")].join(",")), "numbers"),
             (r#"["a","b"]"#, format!("[{}]", many("\"\"")), "more than 4096 names"),
             (r#"["Skylake"]"#, format!("[{}]", many("1")), "more than 4096 system values"),
         ] {
-            let error = Request::read(WHOLE.replace(from, &to).as_bytes()).unwrap_err();
+            let error = EstimateRequest::read(WHOLE.replace(from, &to).as_bytes()).unwrap_err();
             assert!(error.contains(word), "{word}: {error}");
         }
     }

@@ -4,13 +4,13 @@
 //! ever measured. Where the processors were about equally busy all the time no line can be told; then the least that was measured stands in, which is rather too much.
 
 /// Entries that a line needs.
-const LEAST_POINTS: usize = 24;
+const MIN_FIT_POINTS: usize = 24;
 /// Processors between the least and the most busy entry that a line needs.
-const LEAST_RANGE: f64 = 0.25;
+const MIN_FIT_CORES: f64 = 0.25;
 
 /// How idle power was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum IdleMethod {
     /// A line through what was measured.
     Fitted,
     /// The least that was measured.
@@ -20,13 +20,13 @@ pub enum How {
 }
 
 /// Idle power from (busy processors, watts).
-pub fn of(points: &[(f64, f64)]) -> Option<(f64, How)> {
+pub fn estimate_idle(points: &[(f64, f64)]) -> Option<(f64, IdleMethod)> {
     let least = points.iter().map(|(_, watts)| *watts).reduce(f64::min)?;
     let count = points.len() as f64;
     let ends =
         points.iter().fold((f64::MAX, 0.0f64), |(low, high), (busy, _)| (low.min(*busy), high.max(*busy)));
-    if points.len() < LEAST_POINTS || ends.1 - ends.0 < LEAST_RANGE {
-        return Some((least, How::Least));
+    if points.len() < MIN_FIT_POINTS || ends.1 - ends.0 < MIN_FIT_CORES {
+        return Some((least, IdleMethod::Least));
     }
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (busy, watts) = (mean(|point| point.0), mean(|point| point.1));
@@ -37,5 +37,5 @@ pub fn of(points: &[(f64, f64)]) -> Option<(f64, How)> {
     }
     // Power that falls with load is somebody else's: of a graphics card, say.
     let slope = (with / square).max(0.0);
-    Some(((watts - slope * busy).clamp(0.0, least), How::Fitted))
+    Some(((watts - slope * busy).clamp(0.0, least), IdleMethod::Fitted))
 }

@@ -14,17 +14,17 @@ use std::collections::VecDeque;
 use std::hash::Hash;
 
 use crate::share::share;
-pub use idle::How;
-pub use view::{Compared, Consumer, View};
+pub use idle::IdleMethod;
+pub use view::{EstimateComparison, LedgerConsumer, LedgerView};
 
 /// Entries that are kept.
-pub const ENTRIES: usize = 720;
+pub const MAX_ENTRIES: usize = 720;
 /// Parts of an entry that are kept by name.
-pub const PARTS: usize = 16;
+pub const MAX_NAMED_PARTS: usize = 16;
 
 /// What is known of a node over a short time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Looked<K> {
+pub struct NodeObservation<K> {
     /// The end of it, in milliseconds since 1970.
     pub at: i64,
     /// Its length in seconds.
@@ -34,7 +34,7 @@ pub struct Looked<K> {
     /// Watts that the meter said.
     pub measured: Option<f64>,
     /// What a predictor said.
-    pub estimated: Option<Estimated>,
+    pub estimated: Option<EstimatedPower>,
     /// Who used the processors, and for how many seconds.
     pub used: Vec<(K, f64)>,
     /// Seconds for which nobody was found.
@@ -43,7 +43,7 @@ pub struct Looked<K> {
 
 /// What a predictor said of a node.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimated {
+pub struct EstimatedPower {
     pub watts: f64,
     /// Ends of the interval.
     pub interval: Option<(f64, f64)>,
@@ -53,7 +53,7 @@ pub struct Estimated {
 
 /// The node's power over a short time, in parts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry<K> {
+pub struct LedgerEntry<K> {
     /// The end of it, in milliseconds since 1970.
     pub at: i64,
     /// Its length in seconds.
@@ -63,14 +63,14 @@ pub struct Entry<K> {
     /// Watts that the meter said.
     pub measured: Option<f64>,
     /// What a predictor said.
-    pub estimated: Option<Estimated>,
+    pub estimated: Option<EstimatedPower>,
     /// The parts of `measured`, else of `estimated`; `None` where there is neither.
-    pub parts: Option<Parts<K>>,
+    pub parts: Option<PowerBreakdown<K>>,
 }
 
 /// The parts of a node's power, in watts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Parts<K> {
+pub struct PowerBreakdown<K> {
     /// What it would take if nobody worked.
     pub idle: f64,
     /// Those that take most.
@@ -80,7 +80,7 @@ pub struct Parts<K> {
     pub unseen: f64,
 }
 
-impl<K> Entry<K> {
+impl<K> LedgerEntry<K> {
     /// The power that is shared.
     pub fn node(&self) -> Option<f64> {
         self.measured.or(self.estimated.map(|estimated| estimated.watts))
@@ -89,47 +89,47 @@ impl<K> Entry<K> {
 
 /// The power of a node over time.
 #[derive(Debug)]
-pub struct Ledger<K> {
-    entries: VecDeque<Entry<K>>,
+pub struct PowerLedger<K> {
+    entries: VecDeque<LedgerEntry<K>>,
     most: usize,
-    how: How,
+    how: IdleMethod,
 }
 
-impl<K> Default for Ledger<K> {
+impl<K> Default for PowerLedger<K> {
     fn default() -> Self {
-        Self::new(ENTRIES)
+        Self::new(MAX_ENTRIES)
     }
 }
 
-impl<K> Ledger<K> {
+impl<K> PowerLedger<K> {
     /// Of at most so many entries.
     pub fn new(most: usize) -> Self {
-        Self { entries: VecDeque::new(), most: most.max(1), how: How::Predicted }
+        Self { entries: VecDeque::new(), most: most.max(1), how: IdleMethod::Predicted }
     }
 
     /// The entries, the oldest first.
-    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry<K>> + ExactSizeIterator {
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &LedgerEntry<K>> + ExactSizeIterator {
         self.entries.iter()
     }
 
     /// How the idle power of the latest entry was found.
-    pub fn how(&self) -> How {
+    pub fn how(&self) -> IdleMethod {
         self.how
     }
 }
 
-impl<K: Clone + Eq + Hash> Ledger<K> {
+impl<K: Clone + Eq + Hash> PowerLedger<K> {
     /// Enters what was looked at.
-    pub fn enter(&mut self, looked: Looked<K>) {
+    pub fn enter(&mut self, looked: NodeObservation<K>) {
         let usable = |watts: &f64| watts.is_finite() && *watts >= 0.0;
-        let Looked { at, seconds, busy_cores, measured, estimated, used, unseen } = looked;
+        let NodeObservation { at, seconds, busy_cores, measured, estimated, used, unseen } = looked;
         let measured = measured.filter(usable);
         let estimated = estimated.filter(|estimated| usable(&estimated.watts));
-        let mut entry = Entry { at, seconds, busy_cores, measured, estimated, parts: None };
+        let mut entry = LedgerEntry { at, seconds, busy_cores, measured, estimated, parts: None };
         if let Some(node) = entry.node() {
             let (idle, how) = self.idle(&entry, node);
             self.how = how;
-            entry.parts = Some(parts(node, idle, used, unseen));
+            entry.parts = Some(break_down(node, idle, used, unseen));
         }
         if self.entries.len() >= self.most {
             self.entries.pop_front();
@@ -138,23 +138,23 @@ impl<K: Clone + Eq + Hash> Ledger<K> {
     }
 
     /// What the node idles with: found from the meter where there is one, else what the predictor says.
-    fn idle(&self, latest: &Entry<K>, node: f64) -> (f64, How) {
+    fn idle(&self, latest: &LedgerEntry<K>, node: f64) -> (f64, IdleMethod) {
         let predicted = latest.estimated.map_or(0.0, |estimated| estimated.idle);
         if latest.measured.is_none() {
-            return (predicted.min(node), How::Predicted);
+            return (predicted.min(node), IdleMethod::Predicted);
         }
         let points = self.entries.iter().chain([latest]);
         let points: Vec<(f64, f64)> =
             points.filter_map(|entry| Some((entry.busy_cores?, entry.measured?))).collect();
-        match idle::of(&points) {
+        match idle::estimate_idle(&points) {
             Some((watts, how)) => (watts.min(node), how),
-            None => (predicted.min(node), How::Predicted),
+            None => (predicted.min(node), IdleMethod::Predicted),
         }
     }
 }
 
 /// Shares a node's power by time on processors.
-fn parts<K>(node: f64, idle: f64, mut used: Vec<(K, f64)>, unseen: f64) -> Parts<K> {
+fn break_down<K>(node: f64, idle: f64, mut used: Vec<(K, f64)>, unseen: f64) -> PowerBreakdown<K> {
     let times: Vec<f64> = used.iter().map(|(_, seconds)| *seconds).chain([unseen]).collect();
     let shares = share(node, idle, &times);
     let mut watts = shares.parts;
@@ -163,8 +163,8 @@ fn parts<K>(node: f64, idle: f64, mut used: Vec<(K, f64)>, unseen: f64) -> Parts
         one.1 = watts;
     }
     used.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let others = used.iter().skip(PARTS).map(|(_, watts)| watts).sum();
-    used.truncate(PARTS);
+    let others = used.iter().skip(MAX_NAMED_PARTS).map(|(_, watts)| watts).sum();
+    used.truncate(MAX_NAMED_PARTS);
     used.retain(|(_, watts)| *watts > 0.0);
-    Parts { idle: shares.idle, named: used.into_boxed_slice(), others, unseen }
+    PowerBreakdown { idle: shares.idle, named: used.into_boxed_slice(), others, unseen }
 }

@@ -9,14 +9,25 @@ fn looked(
     measured: Option<f64>,
     estimated: Option<f64>,
     used: &[(&'static str, f64)],
-) -> Looked<&'static str> {
+) -> NodeObservation<&'static str> {
     let busy: f64 = used.iter().map(|(_, seconds)| seconds).sum();
-    let estimated =
-        estimated.map(|watts| Estimated { watts, interval: Some((watts - 5.0, watts + 5.0)), idle: 10.0 });
-    Looked { at, seconds: 1.0, busy_cores: Some(busy), measured, estimated, used: used.to_vec(), unseen: 0.0 }
+    let estimated = estimated.map(|watts| EstimatedPower {
+        watts,
+        interval: Some((watts - 5.0, watts + 5.0)),
+        idle: 10.0,
+    });
+    NodeObservation {
+        at,
+        seconds: 1.0,
+        busy_cores: Some(busy),
+        measured,
+        estimated,
+        used: used.to_vec(),
+        unseen: 0.0,
+    }
 }
 
-fn sum<K>(parts: &Parts<K>) -> f64 {
+fn sum<K>(parts: &PowerBreakdown<K>) -> f64 {
     parts.idle + parts.named.iter().map(|(_, watts)| watts).sum::<f64>() + parts.others + parts.unseen
 }
 
@@ -38,22 +49,22 @@ proptest! {
         ),
         top in 0usize..20
     ) {
-        let mut ledger: Ledger<usize> = Ledger::new(30);
+        let mut ledger: PowerLedger<usize> = PowerLedger::new(30);
         for (at, (measured, estimated, idle, used, unseen)) in rows.into_iter().enumerate() {
-            let estimated = estimated.map(|watts| Estimated { watts, interval: None, idle });
+            let estimated = estimated.map(|watts| EstimatedPower { watts, interval: None, idle });
             // Somebody stands in the list once.
             let mut used = used;
             used.sort_by_key(|(who, _)| *who);
             used.dedup_by_key(|(who, _)| *who);
             let busy_cores = Some(unseen);
-            ledger.enter(Looked { at: at as i64, seconds: 5.0, busy_cores, measured, estimated, used, unseen });
+            ledger.enter(NodeObservation { at: at as i64, seconds: 5.0, busy_cores, measured, estimated, used, unseen });
         }
         prop_assert!(ledger.entries().len() <= 30);
         for entry in ledger.entries() {
             match (entry.node(), &entry.parts) {
                 (Some(node), Some(parts)) => {
                     prop_assert!((sum(parts) - node).abs() <= 1e-9 * node.max(1.0), "{} {node}", sum(parts));
-                    prop_assert!(parts.named.len() <= PARTS && parts.named.iter().all(|(_, watts)| *watts > 0.0));
+                    prop_assert!(parts.named.len() <= MAX_NAMED_PARTS && parts.named.iter().all(|(_, watts)| *watts > 0.0));
                     prop_assert!(parts.idle >= 0.0 && parts.others >= 0.0 && parts.unseen >= 0.0);
                 }
                 (None, None) => {}
@@ -73,7 +84,7 @@ proptest! {
 
 #[test]
 fn only_the_latest_entries_are_kept() {
-    let mut ledger = Ledger::new(3);
+    let mut ledger = PowerLedger::new(3);
     for at in 0..10 {
         ledger.enter(looked(at, None, Some(20.0), &[("a", 1.0)]));
     }
@@ -83,7 +94,7 @@ fn only_the_latest_entries_are_kept() {
 
 #[test]
 fn the_meter_is_shared_where_there_is_one_else_the_estimate() {
-    let mut ledger = Ledger::default();
+    let mut ledger = PowerLedger::default();
     ledger.enter(looked(1, None, Some(30.0), &[("a", 3.0), ("b", 1.0)]));
     ledger.enter(looked(2, Some(50.0), Some(30.0), &[("a", 3.0), ("b", 1.0)]));
     ledger.enter(looked(3, None, None, &[("a", 3.0)]));
@@ -97,7 +108,7 @@ fn the_meter_is_shared_where_there_is_one_else_the_estimate() {
 
 #[test]
 fn those_who_took_most_come_first_and_the_rest_is_together() {
-    let mut ledger = Ledger::default();
+    let mut ledger = PowerLedger::default();
     ledger.enter(looked(1, None, Some(40.0), &[("a", 1.0), ("b", 2.0), ("c", 0.0)]));
     ledger.enter(looked(2, None, Some(40.0), &[("c", 3.0)]));
     let view = ledger.view(10, 2);
@@ -109,28 +120,32 @@ fn those_who_took_most_come_first_and_the_rest_is_together() {
 
 #[test]
 fn idling_is_found_from_a_meter_whose_load_varies() {
-    let mut ledger = Ledger::default();
+    let mut ledger = PowerLedger::default();
     for at in 0..60 {
         let busy = f64::from(at % 4) + 0.5;
         ledger.enter(looked(i64::from(at), Some(20.0 + 7.0 * busy), Some(99.0), &[("a", busy)]));
     }
-    assert_eq!(ledger.how(), How::Fitted);
+    assert_eq!(ledger.how(), IdleMethod::Fitted);
     let last = ledger.entries().next_back().unwrap().parts.clone().unwrap();
     assert!((last.idle - 20.0).abs() < 1e-6, "never idle, and still found: {last:?}");
-    let mut steady = Ledger::default();
+    let mut steady = PowerLedger::default();
     for at in 0..60 {
         steady.enter(looked(at, Some(41.0 + at as f64 / 100.0), None, &[("a", 1.0)]));
     }
-    assert_eq!(steady.how(), How::Least);
+    assert_eq!(steady.how(), IdleMethod::Least);
     assert_eq!(steady.entries().next_back().unwrap().parts.as_ref().unwrap().idle, 41.0);
     let falling: Vec<(f64, f64)> = (0..60).map(|at| (f64::from(at % 5), 50.0 - f64::from(at % 5))).collect();
-    assert_eq!(idle::of(&falling).map(|(watts, _)| watts), Some(46.0), "never more than was measured");
-    assert_eq!(idle::of(&[]), None);
+    assert_eq!(
+        idle::estimate_idle(&falling).map(|(watts, _)| watts),
+        Some(46.0),
+        "never more than was measured"
+    );
+    assert_eq!(idle::estimate_idle(&[]), None);
 }
 
 #[test]
 fn the_estimate_is_held_against_the_meter() {
-    let mut ledger = Ledger::default();
+    let mut ledger = PowerLedger::default();
     ledger.enter(looked(1, Some(100.0), Some(104.0), &[]));
     ledger.enter(looked(2, Some(100.0), Some(88.0), &[]));
     ledger.enter(looked(3, None, Some(88.0), &[]));
@@ -144,7 +159,7 @@ fn the_estimate_is_held_against_the_meter() {
 
 #[test]
 fn what_nobody_else_takes_is_nothing_and_not_less() {
-    let mut ledger: Ledger<&'static str> = Ledger::new(3);
+    let mut ledger: PowerLedger<&'static str> = PowerLedger::new(3);
     ledger.enter(looked(1, Some(50.0), None, &[("a", 1.0)]));
     let others = ledger.view(3, 5).others[0].unwrap();
     assert!(others == 0.0 && others.is_sign_positive(), "{others:?}");

@@ -3,26 +3,26 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::{Entry, Ledger};
+use super::{LedgerEntry, PowerLedger};
 
 /// Below this many watts an error in per cent says nothing.
-const FLOOR: f64 = 1.0;
+const RELATIVE_ERROR_FLOOR_WATTS: f64 = 1.0;
 
 /// The latest entries, and who took most.
 #[derive(Debug)]
-pub struct View<'a, K> {
-    pub entries: Vec<&'a Entry<K>>,
+pub struct LedgerView<'a, K> {
+    pub entries: Vec<&'a LedgerEntry<K>>,
     /// Those who took most energy over these entries, the first the most.
-    pub consumers: Vec<Consumer<K>>,
+    pub consumers: Vec<LedgerConsumer<K>>,
     /// What all others took in each entry; `None` where nothing is known.
     pub others: Vec<Option<f64>>,
     /// How the estimate did; `None` where there is no meter or no predictor.
-    pub compared: Option<Compared>,
+    pub compared: Option<EstimateComparison>,
 }
 
 /// One who takes power.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Consumer<K> {
+pub struct LedgerConsumer<K> {
     pub who: K,
     /// Watts on average, over all entries whose parts are known.
     pub mean: f64,
@@ -32,7 +32,7 @@ pub struct Consumer<K> {
 
 /// How the estimate did against the meter.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Compared {
+pub struct EstimateComparison {
     /// Entries that have both.
     pub entries: usize,
     /// Mean of the absolute differences, in watts.
@@ -45,10 +45,10 @@ pub struct Compared {
     pub inside: Option<(usize, usize)>,
 }
 
-impl<K: Clone + Eq + Hash> Ledger<K> {
+impl<K: Clone + Eq + Hash> PowerLedger<K> {
     /// The latest entries, and at most so many consumers by name.
-    pub fn view(&self, latest: usize, most: usize) -> View<'_, K> {
-        let entries: Vec<&Entry<K>> =
+    pub fn view(&self, latest: usize, most: usize) -> LedgerView<'_, K> {
+        let entries: Vec<&LedgerEntry<K>> =
             self.entries.iter().skip(self.entries.len().saturating_sub(latest)).collect();
         let mut energy: HashMap<&K, f64> = HashMap::new();
         let mut seconds = 0.0;
@@ -67,9 +67,9 @@ impl<K: Clone + Eq + Hash> Ledger<K> {
         };
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| place(a.0).cmp(&place(b.0))));
         ranked.truncate(most);
-        let consumers: Vec<Consumer<K>> = ranked
+        let consumers: Vec<LedgerConsumer<K>> = ranked
             .into_iter()
-            .map(|(who, joules)| Consumer {
+            .map(|(who, joules)| LedgerConsumer {
                 who: who.clone(),
                 mean: if seconds > 0.0 { joules / seconds } else { 0.0 },
                 watts: entries.iter().map(|entry| watts_of(entry, who)).collect(),
@@ -86,37 +86,37 @@ impl<K: Clone + Eq + Hash> Ledger<K> {
             })
             .collect();
         let compared = compared(&entries);
-        View { entries, consumers, others, compared }
+        LedgerView { entries, consumers, others, compared }
     }
 }
 
-fn watts_of<K: Eq>(entry: &Entry<K>, who: &K) -> Option<f64> {
+fn watts_of<K: Eq>(entry: &LedgerEntry<K>, who: &K) -> Option<f64> {
     let named = &entry.parts.as_ref()?.named;
     named.iter().find(|(known, _)| known == who).map(|(_, watts)| *watts)
 }
 
-fn compared<K>(entries: &[&Entry<K>]) -> Option<Compared> {
-    let pairs: Vec<(f64, super::Estimated)> =
+fn compared<K>(entries: &[&LedgerEntry<K>]) -> Option<EstimateComparison> {
+    let pairs: Vec<(f64, super::EstimatedPower)> =
         entries.iter().filter_map(|entry| Some((entry.measured?, entry.estimated?))).collect();
     if pairs.is_empty() {
         return None;
     }
     let count = pairs.len() as f64;
-    let mean = |of: &dyn Fn(&(f64, super::Estimated)) -> f64| pairs.iter().map(of).sum::<f64>() / count;
+    let mean = |of: &dyn Fn(&(f64, super::EstimatedPower)) -> f64| pairs.iter().map(of).sum::<f64>() / count;
     let relative: Vec<f64> = pairs
         .iter()
-        .filter(|(measured, _)| *measured > FLOOR)
-        .map(|(measured, said)| (said.watts - measured).abs() / measured)
+        .filter(|(measured, _)| *measured > RELATIVE_ERROR_FLOOR_WATTS)
+        .map(|(measured, power)| (power.watts - measured).abs() / measured)
         .collect();
     let ends: Vec<bool> = pairs
         .iter()
-        .filter_map(|(measured, said)| said.interval.map(|(low, high)| (low..=high).contains(measured)))
+        .filter_map(|(measured, power)| power.interval.map(|(low, high)| (low..=high).contains(measured)))
         .collect();
-    Some(Compared {
+    Some(EstimateComparison {
         entries: pairs.len(),
-        mae: mean(&|(measured, said)| (said.watts - measured).abs()),
+        mae: mean(&|(measured, power)| (power.watts - measured).abs()),
         mape: (!relative.is_empty()).then(|| relative.iter().sum::<f64>() / relative.len() as f64),
-        bias: mean(&|(measured, said)| said.watts - measured),
+        bias: mean(&|(measured, power)| power.watts - measured),
         inside: (!ends.is_empty()).then(|| (ends.len(), ends.iter().filter(|is| **is).count())),
     })
 }

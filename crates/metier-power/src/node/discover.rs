@@ -7,7 +7,7 @@ use std::path::Path;
 use super::spec::MachineSpec;
 
 /// Largest file that is read.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// This machine. What the kernel does not say is not known.
 pub fn discover(proc: &Path, sys: &Path) -> MachineSpec {
@@ -44,7 +44,7 @@ fn text(path: &Path) -> String {
     use std::io::Read as _;
     let mut text = String::new();
     if let Ok(file) = fs::File::open(path) {
-        let _ = file.take(MOST_BYTES).read_to_string(&mut text);
+        let _ = file.take(MAX_FILE_BYTES).read_to_string(&mut text);
     }
     text
 }

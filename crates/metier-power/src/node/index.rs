@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::spec::{Attribute, MachineSpec};
+use super::spec::{MachineAttribute, MachineSpec};
 use crate::Error;
 
 /// Most node types of a pipeline.
-const TYPES: usize = 100_000;
+const MAX_NODE_TYPES: usize = 100_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct NodeTypeEntry {
     #[serde(rename = "attrs")]
     pub spec: MachineSpec,
     /// The machines that were measured.
@@ -21,7 +21,7 @@ pub struct Entry {
 
 /// The node type that a machine is most like.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Found {
+pub struct NodeTypeMatch {
     pub node_type: u32,
     /// How unsure that is because attributes are not known, 0 to 1.
     pub uncertainty: f64,
@@ -31,16 +31,16 @@ pub struct Found {
 
 /// All node types of a pipeline, by number.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Index(pub BTreeMap<u32, Entry>);
+pub struct NodeTypeIndex(pub BTreeMap<u32, NodeTypeEntry>);
 
-impl Index {
+impl NodeTypeIndex {
     /// Reads `node_type_index.json`.
     pub fn read(text: &str) -> Result<Self, Error> {
         let wrong = |why: String| Error::table(format!("node type index: {why}"));
-        let raw: BTreeMap<String, Entry> =
+        let raw: BTreeMap<String, NodeTypeEntry> =
             serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-        if raw.len() > TYPES {
-            return Err(wrong(format!("{} node types; want at most {TYPES}", raw.len())));
+        if raw.len() > MAX_NODE_TYPES {
+            return Err(wrong(format!("{} node types; want at most {MAX_NODE_TYPES}", raw.len())));
         }
         let entries = raw.into_iter().map(|(number, entry)| match number.parse() {
             Ok(number) => Ok((number, entry)),
@@ -51,14 +51,14 @@ impl Index {
 
     /// Writes `node_type_index.json`.
     pub fn write(&self) -> Result<String, Error> {
-        let object: BTreeMap<String, &Entry> =
+        let object: BTreeMap<String, &NodeTypeEntry> =
             self.0.iter().map(|(number, entry)| (number.to_string(), entry)).collect();
         serde_json::to_string(&object).map_err(|error| Error::table(error.to_string()))
     }
 
     /// The node type of a machine that is known whole: one that is there, or a new one. `None` where an attribute is not known.
     pub fn join(&mut self, member: &str, spec: &MachineSpec) -> Option<u32> {
-        if Attribute::ALL.iter().any(|attribute| !spec.has(*attribute)) {
+        if MachineAttribute::ALL.iter().any(|attribute| !spec.has(*attribute)) {
             return None;
         }
         if let Some((number, entry)) = self.0.iter_mut().find(|(_, entry)| entry.spec == *spec) {
@@ -68,14 +68,14 @@ impl Index {
             return Some(*number);
         }
         let number = self.0.keys().next_back().map_or(0, |last| last + 1);
-        self.0.insert(number, Entry { spec: spec.clone(), members: vec![member.to_string()] });
+        self.0.insert(number, NodeTypeEntry { spec: spec.clone(), members: vec![member.to_string()] });
         Some(number)
     }
 
     /// The node type that a machine is, or is most like where `loose`. `None` where there is none.
-    pub fn lookup(&self, spec: &MachineSpec, loose: bool) -> Option<Found> {
-        let is_whole = Attribute::ALL.iter().all(|attribute| spec.has(*attribute));
-        let mut best: Option<(f64, u32, &Entry)> = None;
+    pub fn lookup(&self, spec: &MachineSpec, loose: bool) -> Option<NodeTypeMatch> {
+        let is_whole = MachineAttribute::ALL.iter().all(|attribute| spec.has(*attribute));
+        let mut best: Option<(f64, u32, &NodeTypeEntry)> = None;
         for (number, entry) in &self.0 {
             let similarity = spec.similarity(&entry.spec);
             let is_better = best.is_none_or(|(known, _, of)| {
@@ -85,33 +85,39 @@ impl Index {
                 best = Some((similarity, *number, entry));
             }
             if is_whole && entry.spec.covers(spec) {
-                return Some(Found { node_type: *number, uncertainty: 0.0, looseness: 0.0 });
+                return Some(NodeTypeMatch { node_type: *number, uncertainty: 0.0, looseness: 0.0 });
             }
         }
         let (similarity, number, entry) = best?;
         if similarity >= 1.0 {
-            return Some(Found { node_type: number, uncertainty: 0.0, looseness: 0.0 });
+            return Some(NodeTypeMatch { node_type: number, uncertainty: 0.0, looseness: 0.0 });
         }
-        let missing = Attribute::ALL.iter().filter(|attribute| !spec.has(**attribute)).count();
+        let missing = MachineAttribute::ALL.iter().filter(|attribute| !spec.has(**attribute)).count();
         if let Some((node_type, share)) = self.share(spec) {
             // Each missing attribute scores the same share, so their number cancels out.
-            return Some(Found { node_type, uncertainty: 1.0 - share, looseness: 0.0 });
+            return Some(NodeTypeMatch { node_type, uncertainty: 1.0 - share, looseness: 0.0 });
         }
         if !loose {
             return None;
         }
         // What differs is as good as unknown; what was unknown differs too, and counts again.
-        let differing: Vec<Attribute> =
-            Attribute::ALL.into_iter().filter(|attribute| !spec.agrees(&entry.spec, *attribute)).collect();
+        let differing: Vec<MachineAttribute> = MachineAttribute::ALL
+            .into_iter()
+            .filter(|attribute| !spec.agrees(&entry.spec, *attribute))
+            .collect();
         let loosened = differing.iter().fold(spec.clone(), |spec, attribute| spec.without(*attribute));
         let members = entry.members.len() as f64;
         let tally: f64 = self.covering(&loosened).map(|(_, entry)| entry.members.len() as f64).sum();
         let score = if tally > 0.0 { differing.len() as f64 * members / tally } else { 0.0 };
         let count = (missing + differing.len()).max(1) as f64;
-        Some(Found { node_type: number, uncertainty: 1.0 - score / count, looseness: 1.0 - similarity })
+        Some(NodeTypeMatch {
+            node_type: number,
+            uncertainty: 1.0 - score / count,
+            looseness: 1.0 - similarity,
+        })
     }
 
-    fn covering<'a>(&'a self, spec: &'a MachineSpec) -> impl Iterator<Item = (&'a u32, &'a Entry)> {
+    fn covering<'a>(&'a self, spec: &'a MachineSpec) -> impl Iterator<Item = (&'a u32, &'a NodeTypeEntry)> {
         self.0.iter().filter(|(_, entry)| entry.spec.covers(spec))
     }
 
@@ -130,7 +136,7 @@ impl Index {
 
     /// The node types with the most cores.
     pub fn largest(&self) -> Vec<u32> {
-        let cores = |entry: &Entry| entry.spec.cores.unwrap_or(0.0);
+        let cores = |entry: &NodeTypeEntry| entry.spec.cores.unwrap_or(0.0);
         let most = self.0.values().map(cores).fold(0.0, f64::max);
         self.0.iter().filter(|(_, entry)| cores(entry) == most).map(|(number, _)| *number).collect()
     }
@@ -152,19 +158,19 @@ mod tests {
 
     #[test]
     fn a_machine_joins_its_like_or_founds_a_type() {
-        let mut index = Index::default();
+        let mut index = NodeTypeIndex::default();
         assert_eq!(index.join("a", &spec("x", 4.0)), Some(0));
         assert_eq!(index.join("b", &spec("y", 4.0)), Some(1));
         assert_eq!(index.join("c", &spec("x", 4.0)), Some(0));
         assert_eq!(index.join("c", &spec("x", 4.0)), Some(0));
         assert_eq!(index.0[&0].members, ["a", "c"]);
-        assert_eq!(index.join("d", &spec("x", 4.0).without(Attribute::Memory)), None);
-        assert_eq!(Index::read(&index.write().unwrap()).unwrap(), index);
+        assert_eq!(index.join("d", &spec("x", 4.0).without(MachineAttribute::Memory)), None);
+        assert_eq!(NodeTypeIndex::read(&index.write().unwrap()).unwrap(), index);
     }
 
     #[test]
     fn what_is_in_no_index_is_found_only_loosely() {
-        let mut index = Index::default();
+        let mut index = NodeTypeIndex::default();
         assert_eq!(index.lookup(&spec("x", 4.0), true), None);
         index.join("a", &spec("x", 4.0));
         assert_eq!(index.lookup(&spec("z", 8.0), false), None);
@@ -175,7 +181,7 @@ mod tests {
     #[test]
     fn a_broken_index_is_refused() {
         for text in ["[]", r#"{"x":{"attrs":{}}}"#, r#"{"0":{"attrs":{"cores":"many"}}}"#, "{"] {
-            assert!(Index::read(text).is_err(), "{text}");
+            assert!(NodeTypeIndex::read(text).is_err(), "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// What of a machine is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attribute {
+pub enum MachineAttribute {
     /// The processor, as `intel_xeon_e5_2686v4`.
     Processor,
     Cores,
@@ -15,7 +15,7 @@ pub enum Attribute {
     Frequency,
 }
 
-impl Attribute {
+impl MachineAttribute {
     /// All, in their order.
     pub const ALL: [Self; 5] = [Self::Processor, Self::Cores, Self::Chips, Self::Memory, Self::Frequency];
 
@@ -28,7 +28,7 @@ impl Attribute {
     }
 }
 
-const WEIGHTS: f64 = 8.0;
+const TOTAL_ATTRIBUTE_WEIGHT: f64 = 8.0;
 
 /// A machine. What is not known, empty or not above zero is `None`.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -45,74 +45,74 @@ pub struct MachineSpec {
 impl MachineSpec {
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
-        Attribute::ALL.iter().all(|attribute| !self.has(*attribute))
+        MachineAttribute::ALL.iter().all(|attribute| !self.has(*attribute))
     }
 
     /// Whether that is known.
-    pub fn has(&self, attribute: Attribute) -> bool {
+    pub fn has(&self, attribute: MachineAttribute) -> bool {
         match attribute {
-            Attribute::Processor => self.processor.is_some(),
+            MachineAttribute::Processor => self.processor.is_some(),
             other => self.number(other).is_some(),
         }
     }
 
     /// A number of it.
-    pub fn number(&self, attribute: Attribute) -> Option<f64> {
+    pub fn number(&self, attribute: MachineAttribute) -> Option<f64> {
         match attribute {
-            Attribute::Processor => None,
-            Attribute::Cores => self.cores,
-            Attribute::Chips => self.chips,
-            Attribute::Memory => self.memory,
-            Attribute::Frequency => self.frequency,
+            MachineAttribute::Processor => None,
+            MachineAttribute::Cores => self.cores,
+            MachineAttribute::Chips => self.chips,
+            MachineAttribute::Memory => self.memory,
+            MachineAttribute::Frequency => self.frequency,
         }
     }
 
     /// The same without that.
-    pub fn without(mut self, attribute: Attribute) -> Self {
+    pub fn without(mut self, attribute: MachineAttribute) -> Self {
         match attribute {
-            Attribute::Processor => self.processor = None,
-            Attribute::Cores => self.cores = None,
-            Attribute::Chips => self.chips = None,
-            Attribute::Memory => self.memory = None,
-            Attribute::Frequency => self.frequency = None,
+            MachineAttribute::Processor => self.processor = None,
+            MachineAttribute::Cores => self.cores = None,
+            MachineAttribute::Chips => self.chips = None,
+            MachineAttribute::Memory => self.memory = None,
+            MachineAttribute::Frequency => self.frequency = None,
         }
         self
     }
 
     /// Whether that is known of both and the same.
-    pub fn agrees(&self, other: &Self, attribute: Attribute) -> bool {
+    pub fn agrees(&self, other: &Self, attribute: MachineAttribute) -> bool {
         match attribute {
-            Attribute::Processor => self.processor.is_some() && self.processor == other.processor,
+            MachineAttribute::Processor => self.processor.is_some() && self.processor == other.processor,
             number => self.number(number).is_some() && self.number(number) == other.number(number),
         }
     }
 
     /// Whether all that is known of `other` is the same here.
     pub fn covers(&self, other: &Self) -> bool {
-        Attribute::ALL.iter().all(|attribute| !other.has(*attribute) || self.agrees(other, *attribute))
+        MachineAttribute::ALL.iter().all(|attribute| !other.has(*attribute) || self.agrees(other, *attribute))
     }
 
     /// How like the two are, 0 to 1: the processor's name counts for five eighths.
     pub fn similarity(&self, other: &Self) -> f64 {
         let mut sum = 0.0;
-        for attribute in Attribute::ALL {
+        for attribute in MachineAttribute::ALL {
             let alike = match (attribute, self.number(attribute), other.number(attribute)) {
-                (Attribute::Processor, ..) => {
+                (MachineAttribute::Processor, ..) => {
                     processors(self.processor.as_deref(), other.processor.as_deref())
                 }
-                (_, Some(one), Some(two)) => numbers(one, two),
+                (_, Some(value), Some(two)) => numbers(value, two),
                 _ => 0.0,
             };
             sum += alike * attribute.weight();
         }
-        (sum / WEIGHTS).min(1.0)
+        (sum / TOTAL_ATTRIBUTE_WEIGHT).min(1.0)
     }
 }
 
 /// Half of the letters in common, by the sets of letters; all where the names are the same.
-fn processors(one: Option<&str>, two: Option<&str>) -> f64 {
-    let (Some(one), Some(two)) = (one, two) else { return 0.0 };
-    if one.eq_ignore_ascii_case(two) {
+fn processors(name_text: Option<&str>, two: Option<&str>) -> f64 {
+    let (Some(text), Some(two)) = (name_text, two) else { return 0.0 };
+    if text.eq_ignore_ascii_case(two) {
         return 1.0;
     }
     let letters = |text: &str| {
@@ -121,15 +121,15 @@ fn processors(one: Option<&str>, two: Option<&str>) -> f64 {
         letters.dedup();
         letters
     };
-    let (one, two) = (letters(one), letters(two));
+    let (one, two) = (letters(text), letters(two));
     let common = one.iter().filter(|letter| two.contains(letter)).count();
     let all = one.len() + two.len() - common;
     if all == 0 { 0.0 } else { 0.5 * common as f64 / all as f64 }
 }
 
-fn numbers(one: f64, two: f64) -> f64 {
-    let mean = (one + two) / 2.0;
-    if mean == 0.0 { 1.0 } else { (1.0 - (one - two).abs() / mean).max(0.0) }
+fn numbers(value: f64, two: f64) -> f64 {
+    let mean = (value + two) / 2.0;
+    if mean == 0.0 { 1.0 } else { (1.0 - (value - two).abs() / mean).max(0.0) }
 }
 
 impl<'de> Deserialize<'de> for MachineSpec {
@@ -143,7 +143,7 @@ impl<'de> Deserialize<'de> for MachineSpec {
             Some(Value::String(text)) => text.trim().parse().map(Some).map_err(|_| {
                 serde::de::Error::custom(format!(
                     "{name} is {:?}; want a number",
-                    crate::vocabulary::shorten(text)
+                    crate::kepler_terms::shorten(text)
                 ))
             }),
             Some(_) => Err(serde::de::Error::custom(format!("{name} is no number"))),

@@ -4,7 +4,7 @@
 //! One [`round`] takes a response. Its rows are cut in time: from the older ones candidates are
 //! learned, of every group of features that is whole and by every trainer; on the newer ones, which
 //! neither they nor the running predictor have seen, the best candidate and the running predictor
-//! are compared ([`judge`], by the rules of [`metier_predict::lifecycle`]). A candidate whose worst
+//! are compared ([`candidate_comparison`], by the rules of [`metier_predict::lifecycle`]). A candidate whose worst
 //! component has an error smaller by [`Settings::margin`] takes the place of the running one
 //! ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source
 //! and output type, and says in its `metadata.json` since when, why, and from rows of which time.
@@ -12,61 +12,61 @@
 //! Power without idle is asked container by container, and has to add up: it is learned as a
 //! straight line through 0, whoever else learns.
 
-mod judge;
+mod candidate_comparison;
 mod promote;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use metier_predict::lifecycle::{PredictorComparison, PromotionDecision, PromotionMargin};
-use metier_types::Timestamp;
+use metier_types::UtcTimestamp;
 
-pub use promote::{Promotion, promotions};
+pub use promote::{PredictorPromotion, promotions};
 
 use crate::Error;
-use crate::estimate::Estimator;
-use crate::formula::{Formula, Kind};
-use crate::isolate::Isolator;
-use crate::response::Response;
-use crate::trainers::FEWEST_ROWS;
-use crate::training::{self, Known, Machine, Plan, Table, Tables};
-use crate::vocabulary::{OutputType, Source, Trainer};
+use crate::estimate::PowerEstimator;
+use crate::formula::{FormulaKind, PowerFormula};
+use crate::isolate::PowerIsolator;
+use crate::kepler_terms::{EnergySource, OutputType, PowerTrainer};
+use crate::response::KeplerResponse;
+use crate::trainers::MIN_INTERVAL_ROWS;
+use crate::training::{self, MeasuredMachine, PipelinePlan, PowerTable, PowerTables, TrainingKnowledge};
 use crate::{extract, pipeline};
 
 /// Fewest rows on which two predictors are compared.
-pub const FRESH_ROWS: usize = 5;
+pub const MIN_FRESH_ROWS: usize = 5;
 
 /// How folders begin in which candidates are learned.
-const CANDIDATES: &str = ".candidates-";
+const CANDIDATE_FOLDER_PREFIX: &str = ".candidates-";
 /// After so long nobody learns in one any more.
-const LEFT: Duration = Duration::from_secs(3600);
+const STALE_CANDIDATE_AGE: Duration = Duration::from_secs(3600);
 
 /// How to learn while others work.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct OnlineSettings {
     pub name: String,
     /// The folder that its folder is in.
     pub root: PathBuf,
     /// Who learns power with idle; without, it is always a straight line through 0.
-    pub trainers: Vec<Trainer>,
+    pub trainers: Vec<PowerTrainer>,
     /// How idle and background power are taken out.
-    pub isolator: Isolator,
+    pub isolator: PowerIsolator,
     /// Which part of the rows, the newest, is for comparison.
     pub fresh: f64,
     /// By which part the error must be smaller.
     pub margin: f64,
     /// This machine, where all of it is known.
-    pub machine: Option<Machine>,
+    pub machine: Option<MeasuredMachine>,
 }
 
-impl Settings {
+impl OnlineSettings {
     /// Trees and straight lines, the newest quarter for comparison, better by 2 %.
     pub fn new(root: PathBuf) -> Self {
         Self {
             name: "online".to_string(),
             root,
-            trainers: vec![Trainer::Xgboost, Trainer::Linear],
-            isolator: Isolator::Joint,
+            trainers: vec![PowerTrainer::Xgboost, PowerTrainer::Linear],
+            isolator: PowerIsolator::Joint,
             fresh: 0.25,
             margin: 0.02,
             machine: None,
@@ -76,7 +76,7 @@ impl Settings {
 
 /// A predictor with its error on fresh rows: the worst component's mean absolute error in watts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
+pub struct FreshRowError {
     /// Pipeline, group and name.
     pub name: String,
     /// The error; `None` where it could not be asked.
@@ -85,9 +85,9 @@ pub struct Judged {
 
 /// What was found of a source and output type.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub struct PromotionVerdict {
     /// Where energy was read.
-    pub source: Source,
+    pub source: EnergySource,
     /// Whether idle power is part of it.
     pub output_type: OutputType,
     /// What became of it.
@@ -97,48 +97,48 @@ pub struct Verdict {
     /// Rows on which they were compared.
     pub fresh_rows: usize,
     /// What was in use.
-    pub running: Option<Judged>,
+    pub running: Option<FreshRowError>,
     /// The best of what was learned.
-    pub candidate: Option<Judged>,
+    pub candidate: Option<FreshRowError>,
     pub because: String,
 }
 
 /// One round: learns from a response, compares, and promotes. The caller has the estimator read the
 /// pipelines again where something was promoted.
 pub fn round(
-    response: &Response,
-    estimator: &Estimator,
-    settings: &Settings,
-    now: Timestamp,
-) -> Result<Vec<Verdict>, Error> {
+    response: &KeplerResponse,
+    estimator: &PowerEstimator,
+    settings: &OnlineSettings,
+    now: UtcTimestamp,
+) -> Result<Vec<PromotionVerdict>, Error> {
     let sources = extract::sources(response);
     if sources.is_empty() {
         return Err(Error::table("no kepler_node_…_joules_total of any source; is the exporter scraped?"));
     }
-    let plan = Plan {
+    let plan = PipelinePlan {
         isolator: settings.isolator,
         sources: sources.clone(),
         abs_trainers: settings.trainers.clone(),
         // What containers take has to add up to what the node takes beyond idling: neither trees
         // nor a line with a constant do that.
-        dyn_trainers: vec![Trainer::Linear],
+        dyn_trainers: vec![PowerTrainer::Linear],
         is_dyn_additive: true,
         // Beside what it learns of: one core is enough.
         threads: 1,
-        timing: extract::Timing::Own,
-        ..Plan::new(&settings.name, now)
+        timing: extract::WattsTiming::Own,
+        ..PipelinePlan::new(&settings.name, now)
     };
-    clear_away(&settings.root);
+    remove_stale_candidates(&settings.root);
     let live = settings.root.join(&settings.name);
     let node_type = training::join(&live, settings.machine.as_ref())?;
-    let tables = training::tables(response, Known::default(), &plan, node_type)?;
+    let tables = training::tables(response, TrainingKnowledge::default(), &plan, node_type)?;
     let mut verdicts = Vec::new();
     for source in sources {
         for output_type in OutputType::ALL {
-            let of = |table: &&Table| table.source == source && table.output_type == output_type;
-            let own: Vec<&Table> = tables.list.iter().filter(of).collect();
+            let of = |table: &&PowerTable| table.source == source && table.output_type == output_type;
+            let own: Vec<&PowerTable> = tables.list.iter().filter(of).collect();
             if !own.is_empty() {
-                verdicts.push(one(source, output_type, &own, estimator, settings, &plan, now)?);
+                verdicts.push(learn_source(source, output_type, &own, estimator, settings, &plan, now)?);
             }
         }
     }
@@ -146,69 +146,75 @@ pub fn round(
 }
 
 /// Removes candidates that were left by processes that were killed.
-fn clear_away(root: &Path) {
+fn remove_stale_candidates(root: &Path) {
     for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
-        let is_aside = entry.file_name().to_string_lossy().starts_with(CANDIDATES);
+        let is_aside = entry.file_name().to_string_lossy().starts_with(CANDIDATE_FOLDER_PREFIX);
         let written = entry.metadata().and_then(|about| about.modified()).ok();
-        if is_aside && written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > LEFT) {
+        if is_aside && written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > STALE_CANDIDATE_AGE) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }
 
-fn one(
-    source: Source,
+fn learn_source(
+    source: EnergySource,
     output_type: OutputType,
-    tables: &[&Table],
-    estimator: &Estimator,
-    settings: &Settings,
-    plan: &Plan,
-    now: Timestamp,
-) -> Result<Verdict, Error> {
+    tables: &[&PowerTable],
+    estimator: &PowerEstimator,
+    settings: &OnlineSettings,
+    plan: &PipelinePlan,
+    now: UtcTimestamp,
+) -> Result<PromotionVerdict, Error> {
     let live = settings.root.join(&settings.name);
-    let cut = judge::cut(tables, settings.fresh);
+    let cut = candidate_comparison::split_time(tables, settings.fresh);
     let running = running(tables, estimator, source, output_type);
     // What is in use may be ours, and then has seen rows already.
     let seen = running.as_ref().filter(|(name, _)| name.starts_with(&format!("{}/", settings.name)));
-    let seen = seen.and_then(|_| promotions(&live).get(&(source, output_type)).map(|one| one.learned_until));
+    let seen = seen
+        .and_then(|_| promotions(&live).get(&(source, output_type)).map(|promotion| promotion.learned_until));
     // What was promoted before this was asked for may not add up, and has to go whatever its error.
-    let adds_up = |formula: &Formula| matches!(formula.kind, Kind::Linear { bias: 0.0, .. });
+    let adds_up = |formula: &PowerFormula| matches!(formula.kind, FormulaKind::Linear { bias: 0.0, .. });
     let is_due = output_type == OutputType::DynPower
         && running.as_ref().is_some_and(|(name, formulas)| {
             name.starts_with(&format!("{}/", settings.name))
                 && !formulas.iter().all(|(_, formula)| adds_up(formula))
         });
     let fresh_from = seen.map_or(cut, |seen| seen.max(cut));
-    let mut verdict = Verdict {
+    let mut verdict = PromotionVerdict {
         source,
         output_type,
         decision: PromotionDecision::TooFew,
         rows: 0,
         fresh_rows: 0,
-        running: running.as_ref().map(|(name, _)| Judged { name: name.clone(), error: None }),
+        running: running.as_ref().map(|(name, _)| FreshRowError { name: name.clone(), error: None }),
         candidate: None,
         because: String::new(),
     };
-    let learned: Vec<Table> = tables.iter().map(|table| judge::older(table, cut)).collect();
-    let fresh: Vec<Table> = tables.iter().map(|table| judge::newer(table, fresh_from)).collect();
+    let learned: Vec<PowerTable> =
+        tables.iter().map(|table| candidate_comparison::rows_until(table, cut)).collect();
+    let fresh: Vec<PowerTable> =
+        tables.iter().map(|table| candidate_comparison::rows_after(table, fresh_from)).collect();
     verdict.rows = learned.iter().map(|table| table.frame.len()).max().unwrap_or(0);
     verdict.fresh_rows = fresh.iter().map(|table| table.frame.len()).max().unwrap_or(0);
-    if verdict.rows < FEWEST_ROWS || verdict.fresh_rows < FRESH_ROWS {
+    if verdict.rows < MIN_INTERVAL_ROWS || verdict.fresh_rows < MIN_FRESH_ROWS {
         verdict.because = format!(
-            "{} rows to learn from and {} fresh ones; want {FEWEST_ROWS} and {FRESH_ROWS}",
+            "{} rows to learn from and {} fresh ones; want {MIN_INTERVAL_ROWS} and {MIN_FRESH_ROWS}",
             verdict.rows, verdict.fresh_rows
         );
         return Ok(verdict);
     }
-    let aside = settings.root.join(format!("{CANDIDATES}{}", std::process::id()));
+    let aside = settings.root.join(format!("{CANDIDATE_FOLDER_PREFIX}{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&aside);
-    let few = |table: &Table| table.frame.len() >= FEWEST_ROWS;
-    let list = Tables { list: learned.into_iter().filter(few).collect(), ..Tables::default() };
+    let few = |table: &PowerTable| table.frame.len() >= MIN_INTERVAL_ROWS;
+    let list = PowerTables { list: learned.into_iter().filter(few).collect(), ..PowerTables::default() };
     let trained = training::train_pipeline(&list, plan, &aside, &mut |_| std::ops::ControlFlow::Continue(()));
     let candidates = trained.and_then(|outcome| pipeline::load(&outcome.folder));
     let decided = candidates.and_then(|candidates| {
-        let best =
-            judge::best(&candidates, &fresh, running.as_ref().map(|(_, formulas)| formulas.as_slice()));
+        let best = candidate_comparison::best(
+            &candidates,
+            &fresh,
+            running.as_ref().map(|(_, formulas)| formulas.as_slice()),
+        );
         let Some(best) = best else {
             verdict.because = "no candidate could be asked on the fresh rows".to_string();
             verdict.decision = PromotionDecision::Kept;
@@ -217,7 +223,7 @@ fn one(
         let PredictorComparison { incumbent, candidate, groups } = best.compared;
         verdict.fresh_rows = groups;
         let name = format!("{}/{}/{}", settings.name, best.model.group.name(), best.model.full_name);
-        verdict.candidate = Some(Judged { name, error: Some(candidate) });
+        verdict.candidate = Some(FreshRowError { name, error: Some(candidate) });
         if let Some(running) = &mut verdict.running {
             running.error = incumbent;
         }
@@ -231,7 +237,7 @@ fn one(
             verdict.decision = PromotionDecision::Promoted;
         }
         if verdict.decision == PromotionDecision::Promoted {
-            let promotion = Promotion {
+            let promotion = PredictorPromotion {
                 predictor: best.model.full_name.clone(),
                 group: best.model.group.name().to_string(),
                 error: candidate,
@@ -250,14 +256,14 @@ fn one(
 
 /// What answers now for all metrics that there are: its name, and its formulas.
 fn running(
-    tables: &[&Table],
-    estimator: &Estimator,
-    source: Source,
+    tables: &[&PowerTable],
+    estimator: &PowerEstimator,
+    source: EnergySource,
     output_type: OutputType,
-) -> Option<(String, judge::Formulas)> {
+) -> Option<(String, candidate_comparison::ComponentFormulas)> {
     let mut metrics: Vec<&str> = tables.iter().flat_map(|table| table.group.features()).copied().collect();
     metrics.sort_unstable();
     metrics.dedup();
-    let (about, formulas) = estimator.running(&metrics, output_type, source).ok()?;
+    let (about, formulas) = estimator.select_formulas(&metrics, output_type, source).ok()?;
     Some((format!("{}/{}/{}", about.pipeline, about.group, about.predictor), formulas))
 }

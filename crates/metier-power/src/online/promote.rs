@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::pipeline::{Model, read_metadata, replace, write_metadata};
-use crate::training::Plan;
-use crate::vocabulary::{OutputType, Source};
+use crate::kepler_terms::{EnergySource, OutputType};
+use crate::pipeline::{PipelineModel, read_metadata, replace, write_metadata};
+use crate::training::PipelinePlan;
 
 /// Why a predictor is in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Promotion {
+pub struct PredictorPromotion {
     pub predictor: String,
     /// What it looks at.
     pub group: String,
@@ -30,13 +30,13 @@ pub struct Promotion {
 }
 
 /// Why each predictor of a pipeline's folder is in use; nothing where it says nothing.
-pub fn promotions(live: &Path) -> BTreeMap<(Source, OutputType), Promotion> {
+pub fn promotions(live: &Path) -> BTreeMap<(EnergySource, OutputType), PredictorPromotion> {
     let about = read_metadata(live);
     let known = about.get("online").and_then(Value::as_object);
     let one = |(place, value): (&String, &Value)| {
         let (source, output_type) = place.split_once('/')?;
-        let place = (Source::named(source)?, OutputType::named(output_type)?);
-        Some((place, Promotion::deserialize(value).ok()?))
+        let place = (EnergySource::named(source)?, OutputType::named(output_type)?);
+        Some((place, PredictorPromotion::deserialize(value).ok()?))
     };
     known.into_iter().flatten().filter_map(one).collect()
 }
@@ -45,9 +45,9 @@ pub fn promotions(live: &Path) -> BTreeMap<(Source, OutputType), Promotion> {
 pub fn promote(
     candidates: &Path,
     live: &Path,
-    model: &Model,
-    promotion: &Promotion,
-    plan: &Plan,
+    model: &PipelineModel,
+    promotion: &PredictorPromotion,
+    plan: &PipelinePlan,
 ) -> Result<(), Error> {
     let place = Path::new(model.source.name()).join(model.output_type.name());
     let group = place.join(model.group.name());
@@ -94,21 +94,21 @@ fn copy(from: &Path, to: &Path) -> Result<(), Error> {
 }
 
 /// Removes all predictors of a source and output type but one.
-fn clear(place: &Path, kept: &Model) -> Result<(), Error> {
+fn clear(place: &Path, model: &PipelineModel) -> Result<(), Error> {
     let wrong = |error: std::io::Error| Error::file(place, error);
     for group in fs::read_dir(place).map_err(wrong)?.flatten() {
-        let is_group = group.file_name().to_str() == Some(kept.group.name());
+        let is_group = group.file_name().to_str() == Some(model.group.name());
         if !is_group {
             fs::remove_dir_all(group.path()).map_err(wrong)?;
             continue;
         }
-        for one in fs::read_dir(group.path()).map_err(wrong)?.flatten() {
-            let name = one.file_name();
+        for entry in fs::read_dir(group.path()).map_err(wrong)?.flatten() {
+            let name = entry.file_name();
             let name = name.to_string_lossy();
-            if name == kept.full_name || name == format!("{}.zip", kept.full_name) {
+            if name == model.full_name || name == format!("{}.zip", model.full_name) {
                 continue;
             }
-            let path = one.path();
+            let path = entry.path();
             if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }.map_err(wrong)?;
         }
     }

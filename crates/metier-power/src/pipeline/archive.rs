@@ -10,7 +10,7 @@ use metier_store::atomic_file::{self, AtomicFile};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use super::{Files, Reader};
+use super::{PipelineFiles, PipelineReader};
 use crate::Error;
 
 fn put<W: Write + Seek>(zip: &mut ZipWriter<W>, name: &str, bytes: &[u8]) -> Result<(), Error> {
@@ -31,17 +31,17 @@ pub fn pack(files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Error> {
 
 /// Packs a pipeline's folder into a zip beside it, below a folder of its name; whole or not at all.
 pub fn pack_file(folder: &Path, to: &Path) -> Result<(), Error> {
-    let (files, names) = Files::open(folder)?;
+    let (files, names) = PipelineFiles::open(folder)?;
     let mut reader = files.reader()?;
     let root = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let failed = |error: io::Error| Error::file(to, error);
-    let file = AtomicFile::create(to, atomic_file::PUBLIC).map_err(failed)?;
+    let file = AtomicFile::create(to, atomic_file::PUBLIC_FILE_MODE).map_err(failed)?;
     pack_to(&mut reader, &names, &root, file.file(), to)?;
-    file.replace().map_err(failed)
+    file.persist().map_err(failed)
 }
 
 fn pack_to(
-    reader: &mut Reader,
+    reader: &mut PipelineReader,
     names: &[String],
     root: &str,
     file: &fs::File,
@@ -49,7 +49,8 @@ fn pack_to(
 ) -> Result<(), Error> {
     let trouble = Rc::new(RefCell::new(None));
     let wrong = || trouble.borrow_mut().take().map_or(Ok(()), |error: io::Error| Err(Error::file(to, error)));
-    let mut zip = ZipWriter::new(Sink { file: io::BufWriter::new(file), trouble: trouble.clone() });
+    let mut zip =
+        ZipWriter::new(DeferredErrorFile { file: io::BufWriter::new(file), trouble: trouble.clone() });
     for name in names.iter().filter(|name| !name.ends_with(".part")) {
         put(&mut zip, &format!("{root}/{name}"), &reader.read(name)?)?;
         wrong()?;
@@ -60,13 +61,13 @@ fn pack_to(
 }
 
 /// A file that takes in whatever comes, and keeps why it could not: the library, once a write has failed, tries again when it is dropped and prints that on stderr.
-struct Sink<'a> {
+struct DeferredErrorFile<'a> {
     file: io::BufWriter<&'a fs::File>,
     trouble: Rc<RefCell<Option<io::Error>>>,
 }
 
-impl Sink<'_> {
-    fn kept<T>(&self, done: io::Result<T>, otherwise: T) -> io::Result<T> {
+impl DeferredErrorFile<'_> {
+    fn defer_error<T>(&self, done: io::Result<T>, otherwise: T) -> io::Result<T> {
         Ok(done.unwrap_or_else(|error| {
             self.trouble.borrow_mut().get_or_insert(error);
             otherwise
@@ -74,22 +75,22 @@ impl Sink<'_> {
     }
 }
 
-impl Write for Sink<'_> {
+impl Write for DeferredErrorFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let done = self.file.write(bytes);
-        self.kept(done, bytes.len())
+        self.defer_error(done, bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let done = self.file.flush();
-        self.kept(done, ())
+        self.defer_error(done, ())
     }
 }
 
-impl Seek for Sink<'_> {
+impl Seek for DeferredErrorFile<'_> {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
         let done = self.file.seek(to);
-        self.kept(done, 0)
+        self.defer_error(done, 0)
     }
 }
 
@@ -103,7 +104,7 @@ mod tests {
         let folder = root.path().join("mine");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("a.json"), vec![b'1'; 1 << 20]).unwrap();
-        let (files, names) = Files::open(&folder).unwrap();
+        let (files, names) = PipelineFiles::open(&folder).unwrap();
         let full = Path::new("/dev/full");
         let mut reader = files.reader().unwrap();
         let device = fs::OpenOptions::new().write(true).open(full).unwrap();

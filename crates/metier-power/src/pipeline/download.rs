@@ -1,7 +1,7 @@
 //! A pipeline at an address: fetched whole into a file of ours, or not at all.
 //!
 //! What came is written beside, read as a pipeline, and only then takes the place of what was there; so an answer that breaks off, is too large, too slow or no
-//! pipeline changes nothing. An answer that is unchanged (by its ETag) is not sent again. Bounded: [`Limits`].
+//! pipeline changes nothing. An answer that is unchanged (by its ETag) is not sent again. Bounded: [`DownloadLimits`].
 
 use std::fs;
 use std::io::Write as _;
@@ -15,16 +15,16 @@ use reqwest::header::{ETAG, IF_NONE_MATCH};
 use reqwest::{Client, StatusCode, Url};
 
 use crate::Error;
-use crate::vocabulary::shorten;
+use crate::kepler_terms::shorten;
 
 /// After so long without a byte, what is there in part is nobody's any more.
-const LEFT: Duration = Duration::from_secs(3600);
+const STALE_PART_AGE: Duration = Duration::from_secs(3600);
 /// Longest ETag that is kept.
-const ETAG_BYTES: usize = 1024;
+const MAX_ETAG_BYTES: usize = 1024;
 
 /// What is too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct DownloadLimits {
     pub bytes: u64,
     /// Until there is a connection.
     pub connect: Duration,
@@ -34,7 +34,7 @@ pub struct Limits {
     pub whole: Duration,
 }
 
-impl Default for Limits {
+impl Default for DownloadLimits {
     fn default() -> Self {
         Self {
             bytes: 1 << 30,
@@ -47,14 +47,14 @@ impl Default for Limits {
 
 /// A pipeline at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Download {
+pub struct PipelineDownload {
     address: Url,
     file: PathBuf,
     /// What is too much.
-    pub limits: Limits,
+    pub limits: DownloadLimits,
 }
 
-impl Download {
+impl PipelineDownload {
     /// That address, kept below a folder. Nothing is asked yet.
     pub fn new(address: &str, folder: &Path) -> Result<Self, Error> {
         let wrong = || Error::Word {
@@ -64,29 +64,29 @@ impl Download {
         };
         let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.filter(Url::has_host).ok_or_else(wrong)?;
-        let digest = metier_store::digest::of_bytes(url.as_str().as_bytes());
+        let digest = metier_store::digest::digest_bytes(url.as_str().as_bytes());
         let digest: String = digest.as_bytes()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let name = url.path().rsplit('/').next().unwrap_or_default();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         let is_name =
             !name.is_empty() && !name.starts_with('.') && name.len() <= 200 && name.chars().all(is_plain);
         let file = folder.join(digest).join(if is_name { name } else { "pipeline.zip" });
-        Ok(Self { address: url, file, limits: Limits::default() })
+        Ok(Self { address: url, file, limits: DownloadLimits::default() })
     }
 
     /// Where it is kept, if it ever came.
-    pub fn kept(&self) -> Option<&Path> {
+    pub fn downloaded_file(&self) -> Option<&Path> {
         self.file.is_file().then_some(&self.file)
     }
 
     /// The address, without what may be secret in it.
-    pub fn shown(&self) -> String {
+    pub fn display_address(&self) -> String {
         without_secrets(&self.address)
     }
 
     /// Fetches it. Says whether what is kept has changed; after an error it has not.
     pub fn fetch(&self) -> Result<bool, Error> {
-        let failed = |why: String| Error::Download { address: self.shown(), why };
+        let failed = |why: String| Error::Download { address: self.display_address(), why };
         let folder = self.file.parent().unwrap_or(Path::new("."));
         fs::DirBuilder::new()
             .recursive(true)
@@ -94,7 +94,7 @@ impl Download {
             .create(folder)
             .map_err(|error| Error::file(folder, error))?;
         clear_away(folder);
-        match self.bring().map_err(failed)? {
+        match self.download_part().map_err(failed)? {
             None => Ok(false),
             Some((part, etag)) => self.take(part, &etag).map(|()| true),
         }
@@ -107,12 +107,12 @@ impl Download {
                 Error::File { why, .. } => why,
                 other => other.to_string(),
             };
-            Error::Download { address: self.shown(), why: format!("what came {why}") }
+            Error::Download { address: self.display_address(), why: format!("what came {why}") }
         })?;
         // Without the tag of the old one while the new one comes in: a tag must never be newer than its file.
         let tag = self.tag();
         let _ = fs::remove_file(&tag);
-        part.replace().map_err(|error| Error::file(&self.file, error))?;
+        part.persist().map_err(|error| Error::file(&self.file, error))?;
         if !etag.is_empty() {
             fs::write(&tag, etag).map_err(|error| Error::file(&tag, error))?;
         }
@@ -124,14 +124,14 @@ impl Download {
     }
 
     /// Writes what comes, and gives it with its tag; `None` where what is kept is still the same.
-    fn bring(&self) -> Result<Option<(AtomicFile, String)>, String> {
+    fn download_part(&self) -> Result<Option<(AtomicFile, String)>, String> {
         let client = client(&self.limits)?;
         runtime()?.block_on(self.answer(&client))
     }
 
     async fn answer(&self, client: &Client) -> Result<Option<(AtomicFile, String)>, String> {
         let mut request = client.get(self.address.clone());
-        let known = self.kept().and_then(|_| fs::read_to_string(self.tag()).ok());
+        let known = self.downloaded_file().and_then(|_| fs::read_to_string(self.tag()).ok());
         if let Some(tag) = &known {
             request = request.header(IF_NONE_MATCH, tag);
         }
@@ -142,9 +142,9 @@ impl Download {
             status => return Err(format!("the server answered {status}; want 200 and a zip")),
         }
         let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
-        let tag = tag.filter(|tag| tag.len() <= ETAG_BYTES).unwrap_or_default().to_string();
+        let tag = tag.filter(|tag| tag.len() <= MAX_ETAG_BYTES).unwrap_or_default().to_string();
         let written = |error: std::io::Error| format!("it cannot be kept: {}: {error}", self.file.display());
-        let mut file = AtomicFile::create(&self.file, atomic_file::PRIVATE).map_err(written)?;
+        let mut file = AtomicFile::create(&self.file, atomic_file::PRIVATE_FILE_MODE).map_err(written)?;
         copy_body(response, self.limits.bytes, |bytes| file.write_all(bytes)).await.map_err(|error| {
             match error {
                 BodyError::Sink(error) => written(error),
@@ -162,14 +162,14 @@ fn clear_away(folder: &Path) {
         let is_part = path.extension().is_some_and(|extension| extension == "part");
         let written = entry.metadata().and_then(|about| about.modified()).ok();
         let age = written.and_then(|written| written.elapsed().ok());
-        if is_part && age.is_some_and(|age| age > LEFT) {
+        if is_part && age.is_some_and(|age| age > STALE_PART_AGE) {
             let _ = fs::remove_file(path);
         }
     }
 }
 
 /// Who asks, within limits.
-pub(super) fn client(limits: &Limits) -> Result<Client, String> {
+pub(super) fn client(limits: &DownloadLimits) -> Result<Client, String> {
     let client = metier_fetch::client_builder()
         .connect_timeout(limits.connect)
         .read_timeout(limits.silence)

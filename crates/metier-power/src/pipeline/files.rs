@@ -11,15 +11,15 @@ use zip::ZipArchive;
 use crate::Error;
 
 /// Most files of a pipeline.
-pub const MEMBERS: usize = 200_000;
+pub const MAX_MEMBERS: usize = 200_000;
 /// Largest file of a pipeline, unpacked.
-pub const ARCHIVE_BYTES: u64 = 64 << 20;
+pub const MAX_ARCHIVE_BYTES: u64 = 64 << 20;
 /// How deep folders are looked into.
-const DEPTH: usize = 6;
+const MAX_FOLDER_DEPTH: usize = 6;
 
 /// Where the files are.
 #[derive(Debug, Clone)]
-pub enum Files {
+pub enum PipelineFiles {
     Folder(PathBuf),
     /// In a zip, below a folder of it.
     Zip(Arc<Path>, String),
@@ -27,7 +27,7 @@ pub enum Files {
     Bytes(Arc<[u8]>, String),
 }
 
-impl Files {
+impl PipelineFiles {
     /// The files of a folder or zip that hold a pipeline: below its outermost `metadata.json`.
     pub fn open(path: &Path) -> Result<(Self, Vec<String>), Error> {
         if path.is_dir() {
@@ -47,13 +47,16 @@ impl Files {
     }
 
     /// One who reads many files of it.
-    pub fn reader(&self) -> Result<Reader, Error> {
+    pub fn reader(&self) -> Result<PipelineReader, Error> {
         Ok(match self {
-            Self::Folder(folder) => Reader::Folder(folder.clone()),
-            Self::Zip(path, below) => Reader::Zip(Box::new(archive(path)?), path.clone(), below.clone()),
-            Self::Bytes(bytes, below) => {
-                Reader::Bytes(Box::new(archive_of_bytes(bytes.clone(), Path::new(""))?), below.clone())
+            Self::Folder(folder) => PipelineReader::Folder(folder.clone()),
+            Self::Zip(path, below) => {
+                PipelineReader::Zip(Box::new(archive(path)?), path.clone(), below.clone())
             }
+            Self::Bytes(bytes, below) => PipelineReader::Bytes(
+                Box::new(archive_of_bytes(bytes.clone(), Path::new(""))?),
+                below.clone(),
+            ),
         })
     }
 
@@ -64,13 +67,13 @@ impl Files {
 }
 
 /// Reads files of a pipeline.
-pub enum Reader {
+pub enum PipelineReader {
     Folder(PathBuf),
     Zip(Box<ZipArchive<fs::File>>, Arc<Path>, String),
     Bytes(Box<ZipArchive<Cursor<Arc<[u8]>>>>, String),
 }
 
-impl Reader {
+impl PipelineReader {
     /// The bytes of one file.
     pub fn read(&mut self, name: &str) -> Result<Vec<u8>, Error> {
         match self {
@@ -92,11 +95,12 @@ impl Reader {
 
 /// Writes a file whole or not at all.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    atomic_file::write(path, atomic_file::PUBLIC, bytes).map_err(|error| Error::file(path, error))
+    atomic_file::replace_file(path, atomic_file::PUBLIC_FILE_MODE, bytes)
+        .map_err(|error| Error::file(path, error))
 }
 
 /// A member of a zip that is in memory.
-pub fn inner(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
+pub fn read_zip_member(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
     let mut archive = ZipArchive::new(Cursor::new(bytes)).ok()?;
     member(&mut archive, name, Path::new(name)).ok()
 }
@@ -118,8 +122,8 @@ fn names_in<R: Read + Seek>(
     archive: &mut ZipArchive<R>,
     path: &Path,
 ) -> Result<(String, Vec<String>), Error> {
-    if archive.len() > MEMBERS {
-        return Err(Error::file(path, format!("holds {} files; want at most {MEMBERS}", archive.len())));
+    if archive.len() > MAX_MEMBERS {
+        return Err(Error::file(path, format!("holds {} files; want at most {MAX_MEMBERS}", archive.len())));
     }
     let mut names = Vec::with_capacity(archive.len());
     for number in 0..archive.len() {
@@ -147,9 +151,9 @@ fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, name: &str, path: &Path) 
 fn bounded(from: impl Read, path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     // What a zip says about the size of a member is not believed: reading stops.
-    from.take(ARCHIVE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::file(path, error))?;
-    if bytes.len() as u64 > ARCHIVE_BYTES {
-        return Err(Error::file(path, format!("has more than {ARCHIVE_BYTES} bytes")));
+    from.take(MAX_ARCHIVE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::file(path, error))?;
+    if bytes.len() as u64 > MAX_ARCHIVE_BYTES {
+        return Err(Error::file(path, format!("has more than {MAX_ARCHIVE_BYTES} bytes")));
     }
     Ok(bytes)
 }
@@ -162,14 +166,14 @@ fn walk(folder: &Path, below: &str, depth: usize, names: &mut Vec<String>) -> Re
         let path = entry.path();
         let name = format!("{below}{name}");
         if path.is_dir() {
-            if depth < DEPTH {
+            if depth < MAX_FOLDER_DEPTH {
                 walk(&path, &format!("{name}/"), depth + 1, names)?;
             }
         } else {
             names.push(name);
         }
-        if names.len() > MEMBERS {
-            return Err(Error::file(folder, format!("holds more than {MEMBERS} files")));
+        if names.len() > MAX_MEMBERS {
+            return Err(Error::file(folder, format!("holds more than {MAX_MEMBERS} files")));
         }
     }
     Ok(())

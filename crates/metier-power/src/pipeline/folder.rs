@@ -10,14 +10,19 @@ use serde_json::{Map, Value, json};
 
 use super::replace;
 use crate::Error;
-use crate::node::{Index, MachineSpec};
-use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, Trainer};
+use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType, PowerTrainer};
+use crate::node::{MachineSpec, NodeTypeIndex};
 
 const METADATA: &str = "metadata.json";
 const NODE_TYPES: &str = "node_type_index.json";
 
 /// Where the predictors of a source, output type and feature group lie.
-pub fn group_folder(root: &Path, source: Source, output_type: OutputType, group: FeatureGroup) -> PathBuf {
+pub fn group_folder(
+    root: &Path,
+    source: EnergySource,
+    output_type: OutputType,
+    group: FeatureGroup,
+) -> PathBuf {
     root.join(source.name()).join(output_type.name()).join(group.name())
 }
 
@@ -41,7 +46,7 @@ pub fn predictor_metadata(
     output_type: OutputType,
     machine: Option<&MachineSpec>,
 ) -> Map<String, Value> {
-    let class = Trainer::named(&name.trainer).map_or("metier", Trainer::class);
+    let class = PowerTrainer::named(&name.trainer).map_or("metier", PowerTrainer::class);
     let mut about = Map::new();
     let mut set = |key: &str, value: Value| drop(about.insert(key.to_string(), value));
     set("model_name", json!(name.to_string()));
@@ -61,17 +66,17 @@ pub fn predictor_metadata(
 }
 
 /// The node types of a pipeline; none where there is no file of them.
-pub fn read_node_types(folder: &Path) -> Result<Index, Error> {
+pub fn read_node_types(folder: &Path) -> Result<NodeTypeIndex, Error> {
     let path = folder.join(NODE_TYPES);
     match fs::read_to_string(&path) {
-        Ok(text) => Index::read(&text).map_err(|error| Error::file(&path, error)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Index::default()),
+        Ok(text) => NodeTypeIndex::read(&text).map_err(|error| Error::file(&path, error)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(NodeTypeIndex::default()),
         Err(error) => Err(Error::file(&path, error)),
     }
 }
 
 /// Writes the node types of a pipeline.
-pub fn write_node_types(folder: &Path, index: &Index) -> Result<(), Error> {
+pub fn write_node_types(folder: &Path, index: &NodeTypeIndex) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
     replace(&folder.join(NODE_TYPES), index.write()?.as_bytes())
 }

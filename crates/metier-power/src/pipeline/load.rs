@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::files::{self, Files, Reader};
-use super::{Archive, Model, Pipeline};
+use super::files::{self, PipelineFiles, PipelineReader};
+use super::{ModelArchive, PipelineModel, PredictorPipeline};
 use crate::Error;
-use crate::node::Index;
-use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source};
-use crate::weights::Weights;
+use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType};
+use crate::node::NodeTypeIndex;
+use crate::weights::KeplerWeights;
 
 /// Most warnings that are kept.
-const WARNINGS: usize = 20;
+const MAX_WARNINGS: usize = 20;
 
-type Place = (Source, OutputType, FeatureGroup, String);
+type PredictorKey = (EnergySource, OutputType, FeatureGroup, String);
 
 /// What the files say of one predictor.
 #[derive(Default)]
-struct Found {
+struct PredictorFiles {
     archive: Option<String>,
     weights: Option<String>,
     metadata: Option<String>,
@@ -28,37 +28,39 @@ struct Found {
 }
 
 /// Reads the pipeline in a folder or zip.
-pub fn load(path: &Path) -> Result<Pipeline, Error> {
-    let (files, names) = Files::open(path)?;
+pub fn load(path: &Path) -> Result<PredictorPipeline, Error> {
+    let (files, names) = PipelineFiles::open(path)?;
     load_files(&files, &names, path)
 }
 
 /// Reads the pipeline in the bytes of a zip; `path` is what it is called where it has no name.
-pub fn load_bytes(bytes: Arc<[u8]>, path: &Path) -> Result<Pipeline, Error> {
-    let (files, names) = Files::of_bytes(bytes, path)?;
+pub fn load_bytes(bytes: Arc<[u8]>, path: &Path) -> Result<PredictorPipeline, Error> {
+    let (files, names) = PipelineFiles::of_bytes(bytes, path)?;
     load_files(&files, &names, path)
 }
 
-fn load_files(files: &Files, names: &[String], path: &Path) -> Result<Pipeline, Error> {
+fn load_files(files: &PipelineFiles, names: &[String], path: &Path) -> Result<PredictorPipeline, Error> {
     let mut reader = files.reader()?;
-    let (name, is_promoted) = named(&mut reader, path)?;
-    let mut pipeline = Pipeline { name, is_promoted, ..Pipeline::default() };
+    let (name, is_promoted) = pipeline_identity(&mut reader, path)?;
+    let mut pipeline = PredictorPipeline { name, is_promoted, ..PredictorPipeline::default() };
     if names.iter().any(|name| name == "node_type_index.json") {
-        pipeline.index = Some(Index::read(&reader.text("node_type_index.json")?)?);
+        pipeline.index = Some(NodeTypeIndex::read(&reader.text("node_type_index.json")?)?);
     }
     let mut errors = BTreeMap::new();
-    let mut found: BTreeMap<Place, Found> = BTreeMap::new();
+    let mut found: BTreeMap<PredictorKey, PredictorFiles> = BTreeMap::new();
     for name in names {
         match place(name) {
             Some((place, part)) => {
                 let known = found.entry(place).or_default();
                 match part {
-                    Part::Archive => known.archive = Some(name.clone()),
+                    PredictorFileKind::Archive => known.archive = Some(name.clone()),
                     // Those beside the archive are what was published; those inside of a folder are the same.
-                    Part::Weights => known.weights = Some(name.clone()),
-                    Part::FolderWeights => known.weights = known.weights.take().or(Some(name.clone())),
-                    Part::Metadata => known.metadata = Some(name.clone()),
-                    Part::Predictor => known.predictor = Some(name.clone()),
+                    PredictorFileKind::Weights => known.weights = Some(name.clone()),
+                    PredictorFileKind::FolderWeights => {
+                        known.weights = known.weights.take().or(Some(name.clone()))
+                    }
+                    PredictorFileKind::Metadata => known.metadata = Some(name.clone()),
+                    PredictorFileKind::Predictor => known.predictor = Some(name.clone()),
                 }
             }
             None => {
@@ -74,7 +76,7 @@ fn load_files(files: &Files, names: &[String], path: &Path) -> Result<Pipeline, 
             Ok(Some(model)) => pipeline.models.push(model),
             Ok(None) => {}
             Err(error) => {
-                if pipeline.warnings.len() < WARNINGS {
+                if pipeline.warnings.len() < MAX_WARNINGS {
                     pipeline.warnings.push(format!("{full_name} was left out: {error}"));
                 }
             }
@@ -90,7 +92,7 @@ fn load_files(files: &Files, names: &[String], path: &Path) -> Result<Pipeline, 
 }
 
 /// What a pipeline is called, and whether the online trainer promoted what is in it.
-fn named(reader: &mut Reader, path: &Path) -> Result<(String, bool), Error> {
+fn pipeline_identity(reader: &mut PipelineReader, path: &Path) -> Result<(String, bool), Error> {
     let about: Value = match reader.text("metadata.json") {
         Ok(text) => serde_json::from_str(&text)
             .map_err(|error| Error::file(path, format!("metadata.json is no JSON: {error}")))?,
@@ -103,7 +105,7 @@ fn named(reader: &mut Reader, path: &Path) -> Result<(String, bool), Error> {
     Ok((name, about["online"].is_object()))
 }
 
-enum Part {
+enum PredictorFileKind {
     Archive,
     Weights,
     FolderWeights,
@@ -112,36 +114,36 @@ enum Part {
 }
 
 /// Where a file belongs: `source/type/group/name.zip`, `….json`, `…/name/metadata.json`, `…/name/weight.json`, `…/name/predictor.json`.
-fn place(name: &str) -> Option<(Place, Part)> {
+fn place(name: &str) -> Option<(PredictorKey, PredictorFileKind)> {
     let parts: Vec<&str> = name.split('/').collect();
     let (folder, part) = match parts[..] {
         [_, _, _, file] => match file.rsplit_once('.')? {
-            (stem, "zip") => (stem, Part::Archive),
-            (stem, "json") => (stem, Part::Weights),
+            (stem, "zip") => (stem, PredictorFileKind::Archive),
+            (stem, "json") => (stem, PredictorFileKind::Weights),
             _ => return None,
         },
-        [_, _, _, folder, "metadata.json"] => (folder, Part::Metadata),
-        [_, _, _, folder, "weight.json"] => (folder, Part::FolderWeights),
-        [_, _, _, folder, "predictor.json"] => (folder, Part::Predictor),
+        [_, _, _, folder, "metadata.json"] => (folder, PredictorFileKind::Metadata),
+        [_, _, _, folder, "weight.json"] => (folder, PredictorFileKind::FolderWeights),
+        [_, _, _, folder, "predictor.json"] => (folder, PredictorFileKind::Predictor),
         _ => return None,
     };
     ModelName::read(folder)?;
-    let source = Source::named(parts[0])?;
+    let source = EnergySource::named(parts[0])?;
     let place = (source, OutputType::named(parts[1])?, FeatureGroup::named(parts[2])?, folder.to_string());
     Some((place, part))
 }
 
 /// `<source>_<output type>_model_metadata.csv`.
-fn table(name: &str) -> Option<(Source, OutputType)> {
+fn table(name: &str) -> Option<(EnergySource, OutputType)> {
     let (source, output_type) = name.strip_suffix("_model_metadata.csv")?.rsplit_once('_')?;
-    Some((Source::named(source)?, OutputType::named(output_type)?))
+    Some((EnergySource::named(source)?, OutputType::named(output_type)?))
 }
 
 fn read_table(
     bytes: &[u8],
-    source: Source,
+    source: EnergySource,
     output_type: OutputType,
-    errors: &mut BTreeMap<Place, Vec<(String, f64)>>,
+    errors: &mut BTreeMap<PredictorKey, Vec<(String, f64)>>,
 ) {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
     let Ok(header) = reader.headers().cloned() else { return };
@@ -177,12 +179,12 @@ pub(crate) fn is_known(name: &str, value: f64) -> bool {
 }
 
 fn model(
-    reader: &mut Reader,
-    files: &Files,
-    place: &Place,
-    found: &Found,
+    reader: &mut PipelineReader,
+    files: &PipelineFiles,
+    place: &PredictorKey,
+    found: &PredictorFiles,
     tabled: Option<Vec<(String, f64)>>,
-) -> Result<Option<Model>, Error> {
+) -> Result<Option<PipelineModel>, Error> {
     let (source, output_type, group, full_name) = place;
     let Some(name) = ModelName::read(full_name) else { return Ok(None) };
     let weights = match &found.weights {
@@ -192,14 +194,14 @@ fn model(
     let value = weights.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
     // `<name>.json` is also what the files of an archive are listed in; weights are known by their components.
     let is_weights = value.as_ref().is_some_and(|value| {
-        Weights::read(value).and_then(|weights| weights.formulas(&name.trainer).map(drop)).is_ok()
+        KeplerWeights::read(value).and_then(|weights| weights.formulas(&name.trainer).map(drop)).is_ok()
     });
     if found.archive.is_none() && found.predictor.is_none() && !is_weights {
         return match (&found.weights, weights) {
             (Some(_), Some(text)) => {
                 let value: Value =
                     serde_json::from_str(&text).map_err(|error| Error::weights("text", error.to_string()))?;
-                Weights::read(&value)?.formulas(&name.trainer)?;
+                KeplerWeights::read(&value)?.formulas(&name.trainer)?;
                 Ok(None)
             }
             _ => Ok(None),
@@ -211,15 +213,15 @@ fn model(
         (None, None) => match (&found.archive, &value) {
             (Some(file), _) => {
                 let bytes = reader.read(file)?;
-                let text = files::inner(&bytes, "metadata.json")
-                    .or_else(|| files::inner(&bytes, &format!("{full_name}/metadata.json")));
+                let text = files::read_zip_member(&bytes, "metadata.json")
+                    .or_else(|| files::read_zip_member(&bytes, &format!("{full_name}/metadata.json")));
                 text.map_or(Ok(Vec::new()), |text| numbers(&String::from_utf8_lossy(&text)))?
             }
             (None, Some(value)) => numbers_of(value),
             (None, None) => Vec::new(),
         },
     };
-    Ok(Some(Model {
+    Ok(Some(PipelineModel {
         name,
         full_name: full_name.clone(),
         source: *source,
@@ -227,9 +229,9 @@ fn model(
         group: *group,
         errors,
         weights: weights.filter(|_| is_weights).map(String::into_boxed_str),
-        archive: found.archive.clone().map(|name| Archive { files: files.clone(), name }),
+        archive: found.archive.clone().map(|name| ModelArchive { files: files.clone(), name }),
         scale: None,
-        predictor: found.predictor.clone().map(|name| Archive { files: files.clone(), name }),
+        predictor: found.predictor.clone().map(|name| ModelArchive { files: files.clone(), name }),
     }))
 }
 
@@ -247,16 +249,16 @@ fn numbers_of(value: &Value) -> Vec<(String, f64)> {
 }
 
 /// Predictors of one group and node type share their scale; XGBoost's archives keep theirs in a pickle, but siblings' weights tell it.
-fn scales(models: &mut [Model]) {
-    let mut known: BTreeMap<(Source, OutputType, FeatureGroup, u32), Vec<f64>> = BTreeMap::new();
+fn scales(models: &mut [PipelineModel]) {
+    let mut known: BTreeMap<(EnergySource, OutputType, FeatureGroup, u32), Vec<f64>> = BTreeMap::new();
     for model in models.iter() {
         let key = (model.source, model.output_type, model.group, model.name.node_type);
         if known.contains_key(&key) {
             continue;
         }
-        let weights = model.weights_value().and_then(|value| Weights::read(&value).ok());
+        let weights = model.weights_value().and_then(|value| KeplerWeights::read(&value).ok());
         let Some(weights) = weights.as_ref().and_then(|weights| weights.0.values().next()) else { continue };
-        let of = |name: &&str| weights.all.numerical.get(*name).map(|one| one.scale);
+        let of = |name: &&str| weights.all.numerical.get(*name).map(|variable| variable.scale);
         if let Some(scale) = model.group.features().iter().map(of).collect::<Option<Vec<f64>>>() {
             known.insert(key, scale);
         }

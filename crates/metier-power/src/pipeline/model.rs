@@ -1,24 +1,24 @@
 //! One predictor of a pipeline: what is known of it without opening its archive.
 
-use metier_learn::xgboost::XGBoost;
+use metier_learn::xgboost::XgboostPredictor;
 use serde_json::Value;
 
-use super::files::{self, Files};
+use super::files::{self, PipelineFiles};
 use crate::Error;
-use crate::formula::{Formula, Kind, Spread};
-use crate::trainers::Predictor;
-use crate::vocabulary::{Component, FeatureGroup, ModelName, OutputType, Source};
-use crate::weights::Weights;
+use crate::formula::{FormulaKind, FormulaSpread, PowerFormula};
+use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType, PowerComponent};
+use crate::trainers::PowerPredictorFile;
+use crate::weights::KeplerWeights;
 
 /// Where an archive is.
 #[derive(Debug, Clone)]
-pub struct Archive {
-    pub files: Files,
+pub struct ModelArchive {
+    pub files: PipelineFiles,
     /// Its name among them.
     pub name: String,
 }
 
-impl Archive {
+impl ModelArchive {
     pub fn bytes(&self) -> Result<Vec<u8>, Error> {
         self.files.read(&self.name)
     }
@@ -26,13 +26,13 @@ impl Archive {
 
 /// A predictor ("model" is what Kepler calls it).
 #[derive(Debug, Clone)]
-pub struct Model {
+pub struct PipelineModel {
     /// Trainer and node type.
     pub name: ModelName,
     /// Both in one word, as clients know it.
     pub full_name: String,
     /// Where the energy that it learned from was read.
-    pub source: Source,
+    pub source: EnergySource,
     /// Whether idle power is part of it.
     pub output_type: OutputType,
     /// What it looks at.
@@ -42,14 +42,14 @@ pub struct Model {
     /// Its weights as text, where they are known.
     pub weights: Option<Box<str>>,
     /// Its archive, where there is one.
-    pub archive: Option<Archive>,
+    pub archive: Option<ModelArchive>,
     /// The largest value of each feature in training, where a sibling's weights tell it.
     pub scale: Option<Vec<f64>>,
     /// Our own file of it, where one of our trainers learned it.
-    pub predictor: Option<Archive>,
+    pub predictor: Option<ModelArchive>,
 }
 
-impl Model {
+impl PipelineModel {
     /// An error of that name.
     pub fn error(&self, key: &str) -> Option<f64> {
         self.errors.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
@@ -68,24 +68,25 @@ impl Model {
     }
 
     /// Weights say nothing of intervals; our own file beside them does. Where that cannot be read there are none, and the weights still answer.
-    fn spread(&self, formulas: &mut [(Component, Formula)]) {
-        let file = self.predictor.as_ref().and_then(|file| Predictor::read(&file.bytes().ok()?).ok());
+    fn spread(&self, formulas: &mut [(PowerComponent, PowerFormula)]) {
+        let file =
+            self.predictor.as_ref().and_then(|file| PowerPredictorFile::read(&file.bytes().ok()?).ok());
         let Some(file) = file else { return };
         for (component, formula) in formulas {
             let reach = file.components.get(component).and_then(|part| part.reach);
-            formula.spread = reach.map(Spread::Reach);
+            formula.spread = reach.map(FormulaSpread::Reach);
         }
     }
 
     /// The formula of each component.
-    pub fn formulas(&self) -> Result<Vec<(Component, Formula)>, Error> {
+    pub fn formulas(&self) -> Result<Vec<(PowerComponent, PowerFormula)>, Error> {
         if let Some(value) = self.weights_value() {
-            let mut formulas = Weights::read(&value)?.formulas(&self.name.trainer)?;
+            let mut formulas = KeplerWeights::read(&value)?.formulas(&self.name.trainer)?;
             self.spread(&mut formulas);
             return Ok(formulas);
         }
         if let Some(file) = &self.predictor {
-            return Ok(Predictor::read(&file.bytes()?)?.formulas());
+            return Ok(PowerPredictorFile::read(&file.bytes()?)?.formulas());
         }
         let (Some(archive), Some(scale)) =
             (self.archive.as_ref().filter(|_| self.name.trainer == "XgboostFitTrainer"), self.scale.as_ref())
@@ -99,14 +100,14 @@ impl Model {
         for component in self.source.components() {
             let file = format!("{}.json", component.name());
             // Archives hold their files at the top, or in a folder of the predictor's name.
-            let text = files::inner(&bytes, &file)
-                .or_else(|| files::inner(&bytes, &format!("{}/{file}", self.full_name)))
+            let text = files::read_zip_member(&bytes, &file)
+                .or_else(|| files::read_zip_member(&bytes, &format!("{}/{file}", self.full_name)))
                 .ok_or_else(|| {
                     Error::weights(self.full_name.clone(), format!("has no {file} in its archive"))
                 })?;
-            let trees = XGBoost::read(&String::from_utf8_lossy(&text))?;
-            let kind = Kind::XGBoost(Box::new(trees));
-            formulas.push((*component, Formula::new(*component, features.clone(), scale.clone(), kind)));
+            let trees = XgboostPredictor::parse(&String::from_utf8_lossy(&text))?;
+            let kind = FormulaKind::XGBoost(Box::new(trees));
+            formulas.push((*component, PowerFormula::new(*component, features.clone(), scale.clone(), kind)));
         }
         Ok(formulas)
     }

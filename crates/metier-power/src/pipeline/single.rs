@@ -11,22 +11,22 @@ use serde_json::{Map, Value, json};
 use super::files::{self, replace};
 use super::{group_folder, load, read_node_types, write_metadata, write_node_types};
 use crate::Error;
-use crate::node::{Entry, MachineSpec};
-use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, shorten};
-use crate::weights::Weights;
+use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType, shorten};
+use crate::node::{MachineSpec, NodeTypeEntry};
+use crate::weights::KeplerWeights;
 
 /// What a predictor is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Purpose {
+pub struct PredictorPurpose {
     /// Whether idle power is part of it.
     pub output_type: OutputType,
     /// Where the energy that it learned from was read.
-    pub source: Source,
+    pub source: EnergySource,
 }
 
 /// A predictor by itself.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Single {
+pub struct SinglePredictor {
     name: ModelName,
     group: FeatureGroup,
     about: Map<String, Value>,
@@ -35,7 +35,7 @@ pub struct Single {
     archive: Option<Vec<u8>>,
 }
 
-impl Single {
+impl SinglePredictor {
     /// Reads a zip or JSON, whichever it is. `known` is what its sender calls it.
     pub fn read(bytes: &[u8], known: &str) -> Result<Self, Error> {
         if bytes.starts_with(b"PK") {
@@ -49,7 +49,8 @@ impl Single {
 
     pub fn of_archive(bytes: &[u8], known: &str) -> Result<Self, Error> {
         let member = |file: &str| {
-            files::inner(bytes, file).or_else(|| files::inner(bytes, &format!("{known}/{file}")))
+            files::read_zip_member(bytes, file)
+                .or_else(|| files::read_zip_member(bytes, &format!("{known}/{file}")))
         };
         let wrong = |why: &str| Error::weights(shorten(known), why);
         let about = member("metadata.json").ok_or_else(|| wrong("has no metadata.json in its archive"))?;
@@ -59,7 +60,7 @@ impl Single {
         let features = about.get("features").and_then(Value::as_array);
         let features: Vec<&str> = features.into_iter().flatten().filter_map(Value::as_str).collect();
         Ok(Self {
-            name: named(name)?,
+            name: parse_model_name(name)?,
             group: group(&features)?,
             weights: member("weight.json"),
             predictor: member("predictor.json"),
@@ -71,15 +72,15 @@ impl Single {
     /// Reads weights, as a model server gives them or as they are published.
     pub fn of_weights(value: &Value, known: &str) -> Result<Self, Error> {
         let object = value.as_object().ok_or_else(|| Error::weights("text", "is no object"))?;
-        let name = named(object.get("model_name").and_then(Value::as_str).unwrap_or(known))?;
-        let weights = Weights::read(value)?;
+        let name = parse_model_name(object.get("model_name").and_then(Value::as_str).unwrap_or(known))?;
+        let weights = KeplerWeights::read(value)?;
         weights.formulas(&name.trainer)?;
         let features = weights.features();
         let features: Vec<&str> = features.iter().map(String::as_str).collect();
-        let is_weight = |key: &String| crate::vocabulary::Component::named(key).is_some();
+        let is_weight = |key: &String| crate::kepler_terms::PowerComponent::named(key).is_some();
         let of = |is_wanted: bool| {
-            let kept = object.iter().filter(|(key, _)| is_weight(key) == is_wanted);
-            kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<String, Value>>()
+            let filter = object.iter().filter(|(key, _)| is_weight(key) == is_wanted);
+            filter.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<String, Value>>()
         };
         let text = Value::Object(of(true)).to_string();
         let group = group(&features)?;
@@ -92,7 +93,7 @@ impl Single {
     }
 
     /// Keeps it in the pipeline of a folder, which is made where there is none. Says whether we can predict with it.
-    pub fn keep(&self, folder: &Path, purpose: Purpose) -> Result<bool, Error> {
+    pub fn store_in(&self, folder: &Path, purpose: PredictorPurpose) -> Result<bool, Error> {
         let stated = self.about.get("output_type").and_then(Value::as_str);
         if let Some(stated) = stated.filter(|stated| *stated != purpose.output_type.name()) {
             let why = format!("is for {}; want {}", shorten(stated), purpose.output_type.name());
@@ -101,7 +102,7 @@ impl Single {
         let output_type = purpose.output_type.name();
         let group = group_folder(folder, purpose.source, purpose.output_type, self.group);
         let name = ModelName { node_type: self.number(folder, purpose)?, ..self.name.clone() };
-        let is_member = |entry: &Entry| entry.members.contains(&self.name());
+        let is_member = |entry: &NodeTypeEntry| entry.members.contains(&self.name());
         if name != self.name && !read_node_types(folder)?.0.get(&self.name.node_type).is_some_and(is_member) {
             // As it was kept before its number became another machine's.
             let _ = fs::remove_dir_all(group.join(self.name()));
@@ -124,7 +125,7 @@ impl Single {
         self.join_index(folder, &name)?;
         let pipeline = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         write_metadata(folder, Map::from_iter([("name".to_string(), json!(pipeline))]))?;
-        let is_this = |model: &super::Model| {
+        let is_this = |model: &super::PipelineModel| {
             model.name == name
                 && model.source == purpose.source
                 && model.output_type == purpose.output_type
@@ -141,7 +142,7 @@ impl Single {
 
     /// The node type that it has among others that came: its own, unless that is another machine's there. Who sends predictors may have them of several pipelines, each of
     /// which counts its machines from 0.
-    fn number(&self, folder: &Path, purpose: Purpose) -> Result<u32, Error> {
+    fn number(&self, folder: &Path, purpose: PredictorPurpose) -> Result<u32, Error> {
         let index = read_node_types(folder)?;
         let own = self.name.node_type;
         let Some(spec) = self.machine() else {
@@ -152,14 +153,14 @@ impl Single {
             return Ok(*number);
         }
         // Those of machines that nobody knows must not be given this one.
-        let kept = if folder.join("metadata.json").is_file() { load(folder)?.models } else { Vec::new() };
+        let models = if folder.join("metadata.json").is_file() { load(folder)?.models } else { Vec::new() };
         let taken: BTreeSet<u32> =
-            kept.iter().map(|model| model.name.node_type).chain(index.0.keys().copied()).collect();
-        let is_own = |model: &super::Model| {
-            let of = Purpose { output_type: model.output_type, source: model.source };
+            models.iter().map(|model| model.name.node_type).chain(index.0.keys().copied()).collect();
+        let is_own = |model: &super::PipelineModel| {
+            let of = PredictorPurpose { output_type: model.output_type, source: model.source };
             model.name == self.name && of == purpose && !index.0.contains_key(&own)
         };
-        match taken.contains(&own) && !kept.iter().any(is_own) {
+        match taken.contains(&own) && !models.iter().any(is_own) {
             true => Ok(taken.last().map_or(0, |last| last.saturating_add(1))),
             false => Ok(own),
         }
@@ -169,7 +170,8 @@ impl Single {
     fn join_index(&self, folder: &Path, name: &ModelName) -> Result<(), Error> {
         let Some(spec) = self.machine() else { return Ok(()) };
         let mut index = read_node_types(folder)?;
-        let entry = index.0.entry(name.node_type).or_insert_with(|| Entry { spec, members: Vec::new() });
+        let entry =
+            index.0.entry(name.node_type).or_insert_with(|| NodeTypeEntry { spec, members: Vec::new() });
         if !entry.members.contains(&name.to_string()) {
             entry.members.push(name.to_string());
         }
@@ -177,10 +179,10 @@ impl Single {
     }
 }
 
-fn named(name: &str) -> Result<ModelName, Error> {
+fn parse_model_name(name: &str) -> Result<ModelName, Error> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let read = ModelName::read(name).filter(|one| one.trainer.len() <= 100);
-    read.filter(|one| !one.trainer.is_empty() && one.trainer.chars().all(is_plain)).ok_or_else(|| {
+    let read = ModelName::read(name).filter(|name| name.trainer.len() <= 100);
+    read.filter(|name| !name.trainer.is_empty() && name.trainer.chars().all(is_plain)).ok_or_else(|| {
         Error::Word {
             field: "model_name",
             got: shorten(name),
@@ -205,7 +207,8 @@ mod tests {
     use super::super::pack;
     use super::*;
 
-    const PURPOSE: Purpose = Purpose { output_type: OutputType::AbsPower, source: Source::Acpi };
+    const PURPOSE: PredictorPurpose =
+        PredictorPurpose { output_type: OutputType::AbsPower, source: EnergySource::Acpi };
 
     fn weights() -> Value {
         json!({ "model_name": "SGDRegressorTrainer_3", "mae": 1.5, "machine_spec": { "processor": "x", "cores": 8 },
@@ -215,8 +218,9 @@ mod tests {
 
     fn kept(folder: &Path) -> Vec<(String, bool, Option<f64>)> {
         let pipeline = load(folder).unwrap();
-        let about =
-            |model: &super::super::Model| (model.full_name.clone(), model.is_usable(), model.error("mae"));
+        let about = |model: &super::super::PipelineModel| {
+            (model.full_name.clone(), model.is_usable(), model.error("mae"))
+        };
         pipeline.models.iter().map(about).collect()
     }
 
@@ -224,18 +228,20 @@ mod tests {
     fn weights_as_a_server_gives_them_are_kept_with_whose_they_are() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("model-server");
-        let single = Single::of_weights(&weights(), "").unwrap();
-        assert!(single.keep(&folder, PURPOSE).unwrap());
+        let single = SinglePredictor::of_weights(&weights(), "").unwrap();
+        assert!(single.store_in(&folder, PURPOSE).unwrap());
         assert_eq!(kept(&folder), [("SGDRegressorTrainer_3".to_string(), true, Some(1.5))]);
         assert_eq!(load(&folder).unwrap().index.unwrap().0[&3].spec.cores, Some(8.0));
         // Published weights have no name of their own: that of their file is it.
         let mut plain = weights();
         plain.as_object_mut().unwrap().remove("model_name");
         assert_eq!(
-            Single::of_weights(&plain, "SGDRegressorTrainer_7").unwrap().name(),
+            SinglePredictor::of_weights(&plain, "SGDRegressorTrainer_7").unwrap().name(),
             "SGDRegressorTrainer_7"
         );
-        assert!(Single::of_weights(&plain, "weights").unwrap_err().to_string().contains("model_name"));
+        assert!(
+            SinglePredictor::of_weights(&plain, "weights").unwrap_err().to_string().contains("model_name")
+        );
     }
 
     #[test]
@@ -247,16 +253,17 @@ mod tests {
         let with =
             pack(&[file("metadata.json", &about.to_string()), file("weight.json", &weights().to_string())])
                 .unwrap();
-        assert!(Single::read(&with, "").unwrap().keep(&folder, PURPOSE).unwrap());
+        assert!(SinglePredictor::read(&with, "").unwrap().store_in(&folder, PURPOSE).unwrap());
         let mut other = about.clone();
         other["model_name"] = json!("KNeighborsRegressorTrainer_1");
         let pickled =
             pack(&[file("metadata.json", &other.to_string()), file("platform.pkl", "\u{80}")]).unwrap();
-        assert!(!Single::read(&pickled, "").unwrap().keep(&folder, PURPOSE).unwrap());
+        assert!(!SinglePredictor::read(&pickled, "").unwrap().store_in(&folder, PURPOSE).unwrap());
         assert_eq!(kept(&folder).len(), 2);
-        let wrong = Single::read(&with, "").unwrap();
-        let wrong =
-            wrong.keep(&folder, Purpose { output_type: OutputType::DynPower, ..PURPOSE }).unwrap_err();
+        let wrong = SinglePredictor::read(&with, "").unwrap();
+        let wrong = wrong
+            .store_in(&folder, PredictorPurpose { output_type: OutputType::DynPower, ..PURPOSE })
+            .unwrap_err();
         assert!(wrong.to_string().contains("is for AbsPower; want DynPower"), "{wrong}");
     }
 
@@ -270,14 +277,18 @@ mod tests {
                 Some(cores) => weights["machine_spec"]["cores"] = json!(cores),
                 None => drop(weights.as_object_mut().unwrap().remove("machine_spec")),
             }
-            Single::of_weights(&weights, "").unwrap()
+            SinglePredictor::of_weights(&weights, "").unwrap()
         };
-        let dynamic = Purpose { output_type: OutputType::DynPower, ..PURPOSE };
+        let dynamic = PredictorPurpose { output_type: OutputType::DynPower, ..PURPOSE };
         // Again and again, as after every start.
         for _ in 0..3 {
-            assert!(of(Some(96)).keep(&folder, PURPOSE).unwrap());
-            assert!(of(Some(8)).keep(&folder, dynamic).unwrap());
-            assert!(of(None).keep(&folder, Purpose { source: Source::Redfish, ..PURPOSE }).unwrap());
+            assert!(of(Some(96)).store_in(&folder, PURPOSE).unwrap());
+            assert!(of(Some(8)).store_in(&folder, dynamic).unwrap());
+            assert!(
+                of(None)
+                    .store_in(&folder, PredictorPurpose { source: EnergySource::Redfish, ..PURPOSE })
+                    .unwrap()
+            );
         }
         let pipeline = load(&folder).unwrap();
         let index = pipeline.index.as_ref().unwrap();
@@ -291,9 +302,9 @@ mod tests {
             .collect();
         cores.sort_by_key(|(source, output_type, _)| (*source, *output_type));
         let mut want = vec![
-            (Source::Acpi, OutputType::AbsPower, Some(96.0)),
-            (Source::Acpi, OutputType::DynPower, Some(8.0)),
-            (Source::Redfish, OutputType::AbsPower, None),
+            (EnergySource::Acpi, OutputType::AbsPower, Some(96.0)),
+            (EnergySource::Acpi, OutputType::DynPower, Some(8.0)),
+            (EnergySource::Redfish, OutputType::AbsPower, None),
         ];
         want.sort_by_key(|(source, output_type, _)| (*source, *output_type));
         assert_eq!(cores, want);
@@ -305,10 +316,10 @@ mod tests {
         for name in ["../../x_1", "a/b_1", "SGDRegressorTrainer", ""] {
             let mut value = weights();
             value["model_name"] = json!(name);
-            assert!(Single::of_weights(&value, name).is_err(), "{name}");
+            assert!(SinglePredictor::of_weights(&value, name).is_err(), "{name}");
         }
         for bytes in [&b""[..], b"<html>", b"[]", b"{}", b"PK\x03\x04 torn"] {
-            assert!(Single::read(bytes, "SGDRegressorTrainer_0").is_err(), "{bytes:?}");
+            assert!(SinglePredictor::read(bytes, "SGDRegressorTrainer_0").is_err(), "{bytes:?}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }

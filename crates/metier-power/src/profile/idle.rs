@@ -8,26 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Level, Profile};
+use super::{IdleLevel, IdleLevels};
 use crate::Error;
-use crate::extract::{self, Settings};
+use crate::extract::{self, ExtractSettings};
+use crate::kepler_terms::{EnergySource, PowerComponent};
 use crate::node::MachineSpec;
-use crate::response::Response;
-use crate::vocabulary::{Component, Source};
+use crate::response::KeplerResponse;
 
 /// What the first field of a file says.
 pub const SCHEMA: &str = "metier.power-profile/1";
 
 /// How a feature of the idle machine goes, in units a second: what scales it to 0…1 (`min`, `max`) and to mean 0 and deviation 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Scaler {
+pub struct FeatureScaler {
     pub min: f64,
     pub max: f64,
     pub mean: f64,
     pub deviation: f64,
 }
 
-impl Scaler {
+impl FeatureScaler {
     fn of(values: &[f64]) -> Option<Self> {
         let (min, max) = super::range(values.iter().copied())?;
         let count = values.len() as f64;
@@ -38,12 +38,12 @@ impl Scaler {
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Idle {
-    pub levels: BTreeMap<Source, Profile>,
+pub struct IdleProfile {
+    pub levels: BTreeMap<EnergySource, IdleLevels>,
     /// Names of the containers that ran.
     pub background: BTreeSet<String>,
     /// Features of all containers together, by name.
-    pub scalers: BTreeMap<String, Scaler>,
+    pub scalers: BTreeMap<String, FeatureScaler>,
     pub rows: usize,
     /// From the first to the last, in seconds.
     pub seconds: f64,
@@ -51,20 +51,20 @@ pub struct Idle {
 
 /// As the file has it.
 #[derive(Serialize, Deserialize)]
-struct File {
+struct IdleProfileFile {
     schema: String,
     node_type: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     machine_spec: Option<MachineSpec>,
     rows: usize,
     seconds: f64,
-    sources: BTreeMap<String, BTreeMap<Component, Watts>>,
-    features: BTreeMap<String, Scaler>,
+    sources: BTreeMap<String, BTreeMap<PowerComponent, WattsRange>>,
+    features: BTreeMap<String, FeatureScaler>,
     background: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Watts {
+struct WattsRange {
     min_watt: f64,
     max_watt: f64,
     #[serde(rename = "#unit", default = "one")]
@@ -75,9 +75,9 @@ const fn one() -> u32 {
     1
 }
 
-impl Idle {
+impl IdleProfile {
     /// From what Prometheus answered of the idle machine.
-    pub fn of(response: &Response) -> Result<Self, Error> {
+    pub fn of(response: &KeplerResponse) -> Result<Self, Error> {
         let sources = extract::sources(response);
         if sources.is_empty() {
             return Err(Error::table(
@@ -92,7 +92,7 @@ impl Idle {
                 source
                     .components()
                     .iter()
-                    .any(|one| all.column(&one.column()).is_some_and(|watts| watts[*row] > 0.0))
+                    .any(|component| all.column(&component.column()).is_some_and(|watts| watts[*row] > 0.0))
             };
             let rows: Vec<usize> = (0..all.len()).filter(counted).collect();
             let watts = all.select(&rows);
@@ -100,13 +100,13 @@ impl Idle {
                 idle.rows = idle.rows.max(watts.len());
                 idle.seconds = idle.seconds.max(last - first);
             }
-            idle.levels.insert(source, Profile::of(&watts, source)?);
+            idle.levels.insert(source, IdleLevels::of(&watts, source)?);
             for group in extract::groups(response, false) {
-                let Ok(extracted) = extract::extract(response, &Settings::new(source, group)) else {
+                let Ok(extracted) = extract::extract(response, &ExtractSettings::new(source, group)) else {
                     continue;
                 };
                 for name in group.features() {
-                    if let Some(scaler) = extracted.frame.column(name).and_then(Scaler::of) {
+                    if let Some(scaler) = extracted.frame.column(name).and_then(FeatureScaler::of) {
                         idle.scalers.insert((*name).to_string(), scaler);
                     }
                 }
@@ -118,15 +118,16 @@ impl Idle {
     /// Reads a profile, or makes one of a response.
     pub fn read(text: &[u8]) -> Result<Self, Error> {
         #[derive(Deserialize)]
-        struct Sniff {
+        struct SchemaProbe {
             schema: Option<Value>,
         }
-        let is_profile = serde_json::from_slice::<Sniff>(text).is_ok_and(|sniff| sniff.schema.is_some());
+        let is_profile =
+            serde_json::from_slice::<SchemaProbe>(text).is_ok_and(|sniff| sniff.schema.is_some());
         if !is_profile {
-            return Self::of(&Response::read(text)?);
+            return Self::of(&KeplerResponse::read(text)?);
         }
         let wrong = |why: String| Error::table(format!("profile: {why}"));
-        let file: File = serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
+        let file: IdleProfileFile = serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
         if file.schema != SCHEMA {
             return Err(wrong(format!("schema is {:?}; want {SCHEMA:?}", file.schema)));
         }
@@ -138,29 +139,38 @@ impl Idle {
             ..Self::default()
         };
         for (name, levels) in file.sources {
-            let source = Source::named(&name).ok_or_else(|| wrong(format!("sources has {name:?}")))?;
-            let level = |watts: Watts| Level {
+            let source = EnergySource::named(&name).ok_or_else(|| wrong(format!("sources has {name:?}")))?;
+            let level = |watts: WattsRange| IdleLevel {
                 min_watt: watts.min_watt,
                 max_watt: watts.max_watt,
                 units: watts.units,
             };
             let levels = levels.into_iter().map(|(component, watts)| (component, level(watts)));
-            idle.levels.insert(source, Profile(levels.collect()));
+            idle.levels.insert(source, IdleLevels(levels.collect()));
         }
         Ok(idle)
     }
 
     pub fn to_json(&self, node_type: u32, machine_spec: Option<MachineSpec>) -> Result<Value, Error> {
-        let watts =
-            |level: &Level| Watts { min_watt: level.min_watt, max_watt: level.max_watt, units: level.units };
-        let of = |profile: &Profile| profile.0.iter().map(|(one, level)| (*one, watts(level))).collect();
-        let file = File {
+        let watts = |level: &IdleLevel| WattsRange {
+            min_watt: level.min_watt,
+            max_watt: level.max_watt,
+            units: level.units,
+        };
+        let of = |profile: &IdleLevels| {
+            profile.0.iter().map(|(component, level)| (*component, watts(level))).collect()
+        };
+        let file = IdleProfileFile {
             schema: SCHEMA.to_string(),
             node_type,
             machine_spec,
             rows: self.rows,
             seconds: self.seconds,
-            sources: self.levels.iter().map(|(one, profile)| (one.name().to_string(), of(profile))).collect(),
+            sources: self
+                .levels
+                .iter()
+                .map(|(source, profile)| (source.name().to_string(), of(profile)))
+                .collect(),
             features: self.scalers.clone(),
             background: self.background.clone(),
         };

@@ -1,24 +1,24 @@
 //! What an idle machine takes: the smallest and largest power of each component while nothing runs.
 //!
-//! [`Profile::of`] is right; [`Profile::as_published`] repeats what the original writes, which divides by time twice and takes `uncore` for a part of `core`.
+//! [`IdleLevels::of`] is right; [`IdleLevels::as_published`] repeats what the original writes, which divides by time twice and takes `uncore` for a part of `core`.
 
 mod idle;
 
-pub use idle::{Idle, SCHEMA, Scaler};
+pub use idle::{FeatureScaler, IdleProfile, SCHEMA};
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::extract::{self, Settings};
-use crate::frame::{Frame, container_name};
-use crate::response::Response;
-use crate::vocabulary::{Component, FeatureGroup, Source};
+use crate::extract::{self, ExtractSettings};
+use crate::frame::{FeatureFrame, container_name};
+use crate::kepler_terms::{EnergySource, FeatureGroup, PowerComponent};
+use crate::response::KeplerResponse;
 
 /// The idle level of a component.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Level {
+pub struct IdleLevel {
     pub min_watt: f64,
     pub max_watt: f64,
     /// How many columns it is the mean of.
@@ -27,23 +27,23 @@ pub struct Level {
 
 /// The idle level of each component.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Profile(pub BTreeMap<Component, Level>);
+pub struct IdleLevels(pub BTreeMap<PowerComponent, IdleLevel>);
 
-impl Profile {
+impl IdleLevels {
     /// From the watts of an idle machine.
-    pub fn of(watts: &Frame, source: Source) -> Result<Self, Error> {
+    pub fn of(watts: &FeatureFrame, source: EnergySource) -> Result<Self, Error> {
         let mut profile = BTreeMap::new();
         for component in source.components() {
             let values = watts.need(&component.column())?;
             if let Some((min_watt, max_watt)) = range(values.iter().copied()) {
-                profile.insert(*component, Level { min_watt, max_watt, units: 1 });
+                profile.insert(*component, IdleLevel { min_watt, max_watt, units: 1 });
             }
         }
         Ok(Self(profile))
     }
 
     /// As the original writes it, from the same rows.
-    pub fn as_published(watts: &Frame, source: Source) -> Result<Self, Error> {
+    pub fn as_published(watts: &FeatureFrame, source: EnergySource) -> Result<Self, Error> {
         let mut profile = BTreeMap::new();
         let step = match watts.timestamps[..] {
             [first, second, ..] if second > first => second - first,
@@ -60,7 +60,7 @@ impl Profile {
                 |row: usize| related.iter().map(|values| values[row]).sum::<f64>() / related.len() as f64;
             if let Some((min, max)) = range((0..watts.len()).map(mean)) {
                 let units = u32::try_from(related.len()).unwrap_or(u32::MAX);
-                profile.insert(*component, Level { min_watt: min / step, max_watt: max / step, units });
+                profile.insert(*component, IdleLevel { min_watt: min / step, max_watt: max / step, units });
             }
         }
         Ok(Self(profile))
@@ -68,7 +68,7 @@ impl Profile {
 
     /// As `profile/<source>.json` has it, for one node type.
     pub fn to_json(&self, node_type: u32) -> Value {
-        let of = |level: &Level| json!({ "min_watt": level.min_watt, "max_watt": level.max_watt, "#unit": level.units });
+        let of = |level: &IdleLevel| json!({ "min_watt": level.min_watt, "max_watt": level.max_watt, "#unit": level.units });
         let components = self.0.iter().map(|(component, level)| {
             (component.name().to_string(), json!({ node_type.to_string(): of(level) }))
         });
@@ -93,7 +93,7 @@ impl Profile {
     }
 }
 
-impl Profile {
+impl IdleLevels {
     /// Reads `profile/<source>.json`, for one node type.
     pub fn read(text: &[u8], node_type: u32) -> Result<Self, Error> {
         let wrong = |why: String| Error::table(format!("profile: {why}"));
@@ -101,7 +101,7 @@ impl Profile {
             serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
         let mut levels = BTreeMap::new();
         for (name, by_type) in &object {
-            let Some(component) = Component::named(name) else {
+            let Some(component) = PowerComponent::named(name) else {
                 return Err(wrong(format!("{name:?} is no component")));
             };
             let Some(level) = by_type.get(node_type.to_string()) else { continue };
@@ -112,7 +112,7 @@ impl Profile {
             let units =
                 level.get("#unit").and_then(Value::as_u64).and_then(|units| u32::try_from(units).ok());
             let (min_watt, max_watt) = (number("min_watt")?, number("max_watt")?);
-            levels.insert(component, Level { min_watt, max_watt, units: units.unwrap_or(1) });
+            levels.insert(component, IdleLevel { min_watt, max_watt, units: units.unwrap_or(1) });
         }
         Ok(Self(levels))
     }
@@ -126,16 +126,16 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 }
 
 /// The watts of an idle machine, row by row: also those in which no energy was counted.
-pub fn watts(idle: &Response, source: Source) -> Result<Frame, Error> {
-    extract::watts_of(idle, source)
+pub fn watts(idle: &KeplerResponse, source: EnergySource) -> Result<FeatureFrame, Error> {
+    extract::node_watts(idle, source)
 }
 
 /// The names of the containers that run on an idle machine.
-pub fn background(idle: &Response) -> BTreeSet<String> {
+pub fn background(idle: &KeplerResponse) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for group in extract::groups(idle, false) {
         for source in extract::sources(idle) {
-            let settings = Settings { by_container: true, ..Settings::new(source, group) };
+            let settings = ExtractSettings { by_container: true, ..ExtractSettings::new(source, group) };
             let Ok(extracted) = extract::extract(idle, &settings) else { continue };
             names.extend(extracted.frame.ids.iter().flatten().map(|id| container_name(id).to_string()));
         }
@@ -153,15 +153,15 @@ mod tests {
     #[test]
     fn a_second_machine_leaves_the_first_ones_profile() {
         let profile = |watts: f64| {
-            let level = Level { min_watt: watts, max_watt: watts + 1.0, units: 1 };
-            Profile(BTreeMap::from([(Component::Platform, level)]))
+            let level = IdleLevel { min_watt: watts, max_watt: watts + 1.0, units: 1 };
+            IdleLevels(BTreeMap::from([(PowerComponent::Platform, level)]))
         };
         let mut file = Vec::new();
         for (watts, node_type) in [(10.0, 0), (20.0, 1), (30.0, 0)] {
             file = profile(watts).added_to(&file, node_type).to_string().into_bytes();
         }
-        assert_eq!(Profile::read(&file, 0).unwrap(), profile(30.0));
-        assert_eq!(Profile::read(&file, 1).unwrap(), profile(20.0));
+        assert_eq!(IdleLevels::read(&file, 0).unwrap(), profile(30.0));
+        assert_eq!(IdleLevels::read(&file, 1).unwrap(), profile(20.0));
         assert_eq!(profile(1.0).added_to(b"[]", 2), profile(1.0).to_json(2));
     }
 }

@@ -1,49 +1,49 @@
 //! Asks Prometheus for Kepler's series: every metric whose name has the prefix, as a plain range query, in stretches that Prometheus gives.
 //!
-//! [`ask`] gives a [`Response`] for those who learn at once; [`Kept`] puts each metric into a file of its own as it comes, so that a query that was broken
+//! [`model_server`] gives a [`KeplerResponse`] for those who learn at once; [`ResumableQuery`] puts each metric into a file of its own as it comes, so that a query that was broken
 //! off goes on, and makes the original's response file of them in the end.
 
-mod kept;
+mod resumable_query;
 mod times;
 
-pub use kept::Kept;
-pub use times::{Benchmark, Span, time};
+pub use resumable_query::ResumableQuery;
+pub use times::{BenchmarkTimes, TimeSpan, time};
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use metier_prom::query::{Client, Range, Series};
-use metier_types::Timestamp;
+use metier_prom::query::{PromClient, QueryRange, RangeSeries};
+use metier_types::UtcTimestamp;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::response::Response;
+use crate::response::KeplerResponse;
 
 /// Most steps of one question; Prometheus gives 11 000.
-const STEPS: u32 = 3600;
+const MAX_RANGE_STEPS: u32 = 3600;
 /// The metrics of a node's energy, as PromQL matches them.
-const ENERGY: &str = "kepler_node_.+_joules_total";
+const NODE_ENERGY_PATTERN: &str = "kepler_node_.+_joules_total";
 /// Most steps of all.
-const ALL_STEPS: u64 = 10_000_000;
+const MAX_TOTAL_STEPS: u64 = 10_000_000;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct KeplerQuery {
     /// A part that the names of metrics have.
     pub prefix: String,
     /// Metrics beside them, by their whole name.
     pub others: Vec<String>,
     /// From when to when.
-    pub span: Span,
+    pub span: TimeSpan,
     /// Time between two values.
     pub step: Duration,
     /// Labels that all series have: a Prometheus may know many nodes.
     pub only: Vec<(String, String)>,
 }
 
-impl Question {
+impl KeplerQuery {
     /// Kepler's metrics, every three seconds.
-    pub fn new(span: Span) -> Self {
+    pub fn new(span: TimeSpan) -> Self {
         Self {
             prefix: "kepler_".to_string(),
             others: Vec::new(),
@@ -60,7 +60,7 @@ impl Question {
     }
 
     /// Stretches that can be asked for, one after the other.
-    fn stretches(&self) -> Result<Vec<Range>, Error> {
+    fn stretches(&self) -> Result<Vec<QueryRange>, Error> {
         let wrong = |field, got: String, want: &str| Err(Error::Word { field, got, want: want.to_string() });
         if self.step.is_zero() {
             return wrong("step", "0".to_string(), "more than 0 seconds");
@@ -70,19 +70,19 @@ impl Question {
             return wrong("end time", self.span.end.to_string(), "after the start");
         }
         let steps = span.as_millis_f64() / (self.step.as_secs_f64() * 1e3);
-        if steps > ALL_STEPS as f64 {
+        if steps > MAX_TOTAL_STEPS as f64 {
             return wrong(
                 "step",
                 format!("{:?}", self.step),
-                &format!("at most {ALL_STEPS} steps from start to end"),
+                &format!("at most {MAX_TOTAL_STEPS} steps from start to end"),
             );
         }
         let mut stretches = Vec::new();
         let mut start = self.span.start;
         while start <= self.span.end {
             // The next stretch starts one step behind the end of this one.
-            let last = start.checked_add(self.step * (STEPS - 1)).unwrap_or(self.span.end);
-            stretches.push(Range { start, end: last.min(self.span.end), step: self.step });
+            let last = start.checked_add(self.step * (MAX_RANGE_STEPS - 1)).unwrap_or(self.span.end);
+            stretches.push(QueryRange { start, end: last.min(self.span.end), step: self.step });
             start = match last.checked_add(self.step) {
                 Ok(next) => next,
                 Err(_) => break,
@@ -93,7 +93,7 @@ impl Question {
 }
 
 /// The metrics that there are, by name.
-pub async fn names(client: &Client, question: &Question) -> Result<Vec<String>, Error> {
+pub async fn names(client: &PromClient, question: &KeplerQuery) -> Result<Vec<String>, Error> {
     let mut names = client.label_values("__name__").await?;
     names.retain(|name| name.contains(&question.prefix) || question.others.contains(name));
     names.sort_unstable();
@@ -108,11 +108,15 @@ pub async fn names(client: &Client, question: &Question) -> Result<Vec<String>, 
 }
 
 /// All series of one metric.
-pub async fn metric(client: &Client, name: &str, question: &Question) -> Result<Vec<Series>, Error> {
-    let mut all: Vec<Series> = Vec::new();
+pub async fn metric(
+    client: &PromClient,
+    name: &str,
+    question: &KeplerQuery,
+) -> Result<Vec<RangeSeries>, Error> {
+    let mut all: Vec<RangeSeries> = Vec::new();
     for stretch in question.stretches()? {
-        let answer = client.range(&question.selector(&format!("={}", quoted(name))), stretch).await?;
-        for series in answer.matrix().unwrap_or_default() {
+        let answer = client.query_range(&question.selector(&format!("={}", quoted(name))), stretch).await?;
+        for series in answer.as_matrix().unwrap_or_default() {
             match all.iter_mut().find(|known| known.metric == series.metric) {
                 Some(known) => known.points.extend_from_slice(&series.points),
                 None => all.push(series.clone()),
@@ -123,12 +127,13 @@ pub async fn metric(client: &Client, name: &str, question: &Question) -> Result<
 }
 
 /// The instances whose exporters tell a node's energy at the end of the time, by name.
-pub async fn instances(client: &Client, question: &Question) -> Result<Vec<String>, Error> {
-    let energy = question.selector(&format!("=~{}", quoted(ENERGY)));
-    let answer = client.instant(&format!("count by (instance) ({energy})"), Some(question.span.end)).await?;
-    let all = answer.vector().unwrap_or_default().iter();
+pub async fn instances(client: &PromClient, question: &KeplerQuery) -> Result<Vec<String>, Error> {
+    let energy = question.selector(&format!("=~{}", quoted(NODE_ENERGY_PATTERN)));
+    let answer =
+        client.query_instant(&format!("count by (instance) ({energy})"), Some(question.span.end)).await?;
+    let all = answer.as_vector().unwrap_or_default().iter();
     let mut names: Vec<String> =
-        all.filter_map(|one| one.metric.label("instance")).map(str::to_string).collect();
+        all.filter_map(|sample| sample.metric.label("instance")).map(str::to_string).collect();
     names.sort_unstable();
     Ok(names)
 }
@@ -144,8 +149,8 @@ fn quoted(text: &str) -> String {
 }
 
 /// Series as the original's response file has them.
-pub fn value(series: &[Series]) -> Value {
-    let one = |series: &Series| {
+pub fn value(series: &[RangeSeries]) -> Value {
+    let one = |series: &RangeSeries| {
         let labels: Map<String, Value> =
             series.metric.labels().map(|(name, value)| (name.to_string(), json!(value))).collect();
         let values: Vec<Value> =
@@ -156,7 +161,7 @@ pub fn value(series: &[Series]) -> Value {
 }
 
 /// Whole seconds without a point.
-fn seconds(at: Timestamp) -> Value {
+fn seconds(at: UtcTimestamp) -> Value {
     match at.as_millisecond() {
         whole if whole % 1000 == 0 => json!(whole / 1000),
         part => json!(part as f64 / 1000.0),
@@ -174,15 +179,18 @@ fn text(value: f64) -> String {
 
 /// Asks for everything, and gives it as one. `progress` is told of each metric (done, of, name), and may end it.
 pub async fn ask(
-    client: &Client,
-    question: &Question,
+    client: &PromClient,
+    question: &KeplerQuery,
     progress: &mut (dyn FnMut(usize, usize, &str) -> ControlFlow<()> + Send),
-) -> Result<Response, Error> {
+) -> Result<KeplerResponse, Error> {
     let names = names(client, question).await?;
-    let mut response = Response::default();
+    let mut response = KeplerResponse::default();
     for (done, name) in names.iter().enumerate() {
         let series = metric(client, name, question).await?;
-        response.0.insert(name.clone(), series.iter().map(crate::response::Series::of).collect());
+        response.0.insert(
+            name.clone(),
+            series.iter().map(crate::response::KeplerSeries::from_query_series).collect(),
+        );
         if progress(done + 1, names.len(), name).is_break() {
             return Err(Error::table("the query was stopped"));
         }
@@ -196,8 +204,8 @@ mod tests {
 
     #[test]
     fn a_selector_has_all_labels_and_no_way_out_of_their_quotes() {
-        let span = Span { start: Timestamp::UNIX_EPOCH, end: Timestamp::UNIX_EPOCH };
-        let mut question = Question::new(span);
+        let span = TimeSpan { start: UtcTimestamp::UNIX_EPOCH, end: UtcTimestamp::UNIX_EPOCH };
+        let mut question = KeplerQuery::new(span);
         assert_eq!(question.selector(&format!("={}", quoted("a"))), r#"{__name__="a"}"#);
         question.only.push(("instance".to_string(), "a\"} or {b=\"\\".to_string()));
         assert_eq!(question.selector("=\"x\""), r#"{__name__="x",instance="a\"} or {b=\"\\"}"#);

@@ -1,43 +1,43 @@
 //! From when to when: given, or in a benchmark's file.
 
-use metier_types::Timestamp;
+use metier_types::UtcTimestamp;
 use serde_json::{Value, json};
 
 use crate::Error;
 
 /// From when to when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    pub start: Timestamp,
-    pub end: Timestamp,
+pub struct TimeSpan {
+    pub start: UtcTimestamp,
+    pub end: UtcTimestamp,
 }
 
 /// What a benchmark's file says: when it ran, and which pods were of which scenario.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Benchmark {
+pub struct BenchmarkTimes {
     /// From when to when.
-    pub span: Option<Span>,
+    pub span: Option<TimeSpan>,
     /// Pods with the scenario that they ran, where the file is of the CPE operator.
     pub pods: Vec<(String, String)>,
 }
 
-impl Span {
+impl TimeSpan {
     pub fn to_json(self) -> Value {
-        let text = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let text = |at: UtcTimestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         json!({ "startTimeUTC": text(self.start), "endTimeUTC": text(self.end) })
     }
 }
 
 /// A time as `2026-11-17T15:40:00Z`.
-pub fn time(field: &'static str, text: &str) -> Result<Timestamp, Error> {
+pub fn time(field: &'static str, text: &str) -> Result<UtcTimestamp, Error> {
     text.trim().parse().map_err(|_| Error::Word {
         field,
-        got: crate::vocabulary::shorten(text),
+        got: crate::kepler_terms::shorten(text),
         want: "a time in UTC as 2026-11-17T15:40:00Z".to_string(),
     })
 }
 
-impl Benchmark {
+impl BenchmarkTimes {
     /// Reads a file with `startTimeUTC` and `endTimeUTC`, or one of the CPE operator (`status.results[].scenarioID`, `.repetitions[].pod`, `.pushedTime`).
     pub fn read(text: &[u8]) -> Result<Self, Error> {
         let file: Value =
@@ -49,11 +49,14 @@ impl Benchmark {
             Some(text) => time(field, text),
             None => Err(Error::Word {
                 field,
-                got: crate::vocabulary::shorten(&file[field].to_string()),
+                got: crate::kepler_terms::shorten(&file[field].to_string()),
                 want: "a time in UTC as 2026-11-17T15:40:00Z".to_string(),
             }),
         };
-        Ok(Self { span: Some(Span { start: of("startTimeUTC")?, end: of("endTimeUTC")? }), pods: Vec::new() })
+        Ok(Self {
+            span: Some(TimeSpan { start: of("startTimeUTC")?, end: of("endTimeUTC")? }),
+            pods: Vec::new(),
+        })
     }
 }
 
@@ -71,14 +74,14 @@ fn pods(results: &[Value]) -> Vec<(String, String)> {
 }
 
 /// From the making of the benchmark to the last result that was pushed.
-fn cpe_span(file: &Value, results: &[Value]) -> Option<Span> {
+fn cpe_span(file: &Value, results: &[Value]) -> Option<TimeSpan> {
     let start = file["metadata"]["creationTimestamp"].as_str()?.parse().ok()?;
     let pushed = |result: &Value| {
         let all = result["repetitions"].as_array()?.iter();
-        all.filter_map(|one| one["pushedTime"].as_str()?.parse::<Timestamp>().ok()).max()
+        all.filter_map(|value| value["pushedTime"].as_str()?.parse::<UtcTimestamp>().ok()).max()
     };
     let end = results.iter().filter_map(pushed).max()?;
-    Some(Span { start, end })
+    Some(TimeSpan { start, end })
 }
 
 #[cfg(test)]
@@ -88,17 +91,17 @@ mod tests {
     #[test]
     fn a_benchmark_survives_the_way_there_and_back() {
         let text = br#"{"startTimeUTC": "2024-07-25T20:05:43Z", "endTimeUTC": "2024-07-25T21:05:43Z"}"#;
-        let read = Benchmark::read(text).unwrap();
+        let read = BenchmarkTimes::read(text).unwrap();
         let span = read.span.unwrap();
         assert_eq!(span.end.as_second() - span.start.as_second(), 3600);
-        assert_eq!(Benchmark::read(span.to_json().to_string().as_bytes()).unwrap(), read);
+        assert_eq!(BenchmarkTimes::read(span.to_json().to_string().as_bytes()).unwrap(), read);
     }
 
     #[test]
     fn pods_of_scenarios_are_found() {
         let text = br#"{"metadata":{"creationTimestamp":"2024-01-01T00:00:00Z"},"status":{"results":[
             {"scenarioID":"cpu-4","repetitions":[{"pod":"a","pushedTime":"2024-01-01T00:10:00Z"},{"pod":"b"}]}]}}"#;
-        let read = Benchmark::read(text).unwrap();
+        let read = BenchmarkTimes::read(text).unwrap();
         assert_eq!(
             read.pods,
             [("a".to_string(), "cpu-4".to_string()), ("b".to_string(), "cpu-4".to_string())]
@@ -111,7 +114,7 @@ mod tests {
         for (text, word) in
             [("[]", "startTimeUTC"), (r#"{"startTimeUTC":"noon"}"#, "noon"), ("{", "benchmark")]
         {
-            let error = Benchmark::read(text.as_bytes()).unwrap_err().to_string();
+            let error = BenchmarkTimes::read(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(word), "{text}: {error}");
         }
     }

@@ -4,36 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Request;
+use super::ModelRequest;
 use crate::Error;
-use crate::pipeline::{Model, Pipeline, load};
-use crate::vocabulary::{Source, Trainer};
+use crate::kepler_terms::{EnergySource, PowerTrainer};
+use crate::pipeline::{PipelineModel, PredictorPipeline, load};
 
-const PIPELINES: usize = 1000;
+const MAX_PIPELINES: usize = 1000;
 
 #[derive(Debug, Default)]
-pub struct Loaded {
-    pub registry: Registry,
+pub struct LoadedPipelines {
+    pub registry: PipelineRegistry,
     /// What could not be used, in words.
     pub warnings: Vec<String>,
 }
 
 /// All pipelines; the last that has predictors for a source is asked for it.
 #[derive(Debug, Clone, Default)]
-pub struct Registry {
+pub struct PipelineRegistry {
     /// By name, in the order in which they were added.
-    pub pipelines: Vec<Arc<Pipeline>>,
-    active: BTreeMap<Source, usize>,
+    pub pipelines: Vec<Arc<PredictorPipeline>>,
+    active: BTreeMap<EnergySource, usize>,
     /// The pipeline that comes with the program.
     shipped: Option<usize>,
     /// Pipelines that somebody placed here as a whole: neither shipped, nor made of single predictors that were sent.
     placed: BTreeSet<usize>,
 }
 
-impl Registry {
+impl PipelineRegistry {
     /// Reads pipelines: each path is a folder or zip of one, or a folder of such. One that cannot be read is left out and said.
-    pub fn load(paths: &[PathBuf]) -> Loaded {
-        let mut loaded = Loaded::default();
+    pub fn load(paths: &[PathBuf]) -> LoadedPipelines {
+        let mut loaded = LoadedPipelines::default();
         for path in paths {
             let candidates = match candidates(path) {
                 Ok(candidates) => candidates,
@@ -57,17 +57,17 @@ impl Registry {
     }
 
     /// Adds the pipeline that comes with the program. It answers the kinds of requests that no placed pipeline has predictors for.
-    pub fn add_shipped(&mut self, pipeline: Pipeline) {
+    pub fn add_shipped(&mut self, pipeline: PredictorPipeline) {
         self.shipped = self.put(pipeline);
     }
 
     /// Adds a pipeline; it takes the place of one of the same name, and its sources.
-    pub fn add(&mut self, pipeline: Pipeline) {
+    pub fn add(&mut self, pipeline: PredictorPipeline) {
         let at = self.put(pipeline);
         self.placed.extend(at);
     }
 
-    fn put(&mut self, pipeline: Pipeline) -> Option<usize> {
+    fn put(&mut self, pipeline: PredictorPipeline) -> Option<usize> {
         let sources = pipeline.sources();
         let at = match self.pipelines.iter().position(|known| known.name == pipeline.name) {
             Some(at) => {
@@ -75,7 +75,7 @@ impl Registry {
                 self.pipelines[at] = Arc::new(pipeline);
                 at
             }
-            None if self.pipelines.len() >= PIPELINES => return None,
+            None if self.pipelines.len() >= MAX_PIPELINES => return None,
             None => {
                 self.pipelines.push(Arc::new(pipeline));
                 self.pipelines.len() - 1
@@ -88,11 +88,12 @@ impl Registry {
     }
 
     /// Adds predictors to a pipeline of that name, where there is one: those of the same name take its place, all others stay. Node types that it has stay what they are.
-    pub fn merge(&mut self, mut pipeline: Pipeline) {
+    pub fn merge(&mut self, mut pipeline: PredictorPipeline) {
         if let Some(known) = self.named(&pipeline.name) {
             pipeline.is_promoted |= known.is_promoted;
-            let place =
-                |model: &Model| (model.source, model.output_type, model.group, model.full_name.clone());
+            let place = |model: &PipelineModel| {
+                (model.source, model.output_type, model.group, model.full_name.clone())
+            };
             let new: BTreeSet<_> = pipeline.models.iter().map(place).collect();
             let stay = known.models.iter().filter(|model| !new.contains(&place(model)));
             pipeline.models.extend(stay.cloned());
@@ -112,36 +113,40 @@ impl Registry {
 
     /// Who else may be asked, the last that was added first. Where somebody placed predictors for that kind of request, what they lack is not there: the shipped ones are
     /// of other machines, and a client that wants something else asks for it after a refusal, as it does with the original.
-    pub fn others(&self, request: &Request) -> impl Iterator<Item = &Arc<Pipeline>> {
+    pub fn fallback_pipelines(
+        &self,
+        request: &ModelRequest,
+    ) -> impl Iterator<Item = &Arc<PredictorPipeline>> {
         let without = self.shipped.filter(|_| self.is_covered(request));
         self.pipelines
             .iter()
             .enumerate()
             .rev()
             .filter(move |(at, _)| Some(*at) != without)
-            .map(|(_, one)| one)
+            .map(|(_, pipeline)| pipeline)
     }
 
     /// Whether placed pipelines have predictors for that kind of request: of its source, output type and metrics, and where weights are wanted any with weights.
-    fn is_covered(&self, request: &Request) -> bool {
+    fn is_covered(&self, request: &ModelRequest) -> bool {
         let placed = || self.placed.iter().flat_map(|at| &self.pipelines[*at].models);
-        let is_of =
-            |model: &Model| model.source == request.source && model.output_type == request.output_type;
-        let gives = |model: &Model| {
-            let is_given = |trainer: Trainer| trainer.has_weights() || trainer == Trainer::Linear;
-            model.weights.is_some() && Trainer::named(&model.name.trainer).is_some_and(is_given)
+        let is_of = |model: &PipelineModel| {
+            model.source == request.source && model.output_type == request.output_type
+        };
+        let gives = |model: &PipelineModel| {
+            let is_given = |trainer: PowerTrainer| trainer.has_weights() || trainer == PowerTrainer::Linear;
+            model.weights.is_some() && PowerTrainer::named(&model.name.trainer).is_some_and(is_given)
         };
         placed().any(|model| is_of(model) && model.group.is_within(&request.metrics))
             && (!request.weight || placed().any(|model| is_of(model) && gives(model)))
     }
 
     /// The pipeline that is asked for a source.
-    pub fn active(&self, source: Source) -> Option<&Arc<Pipeline>> {
+    pub fn active(&self, source: EnergySource) -> Option<&Arc<PredictorPipeline>> {
         self.pipelines.get(*self.active.get(&source)?)
     }
 
     /// The pipeline of that name.
-    pub fn named(&self, name: &str) -> Option<&Arc<Pipeline>> {
+    pub fn named(&self, name: &str) -> Option<&Arc<PredictorPipeline>> {
         self.pipelines.iter().find(|pipeline| pipeline.name == name)
     }
 }
@@ -160,7 +165,7 @@ pub(crate) fn candidates(path: &Path) -> Result<Vec<PathBuf>, Error> {
     // A folder and a zip of one name are the same pipeline; the folder is newer, since it is what is changed.
     let folders: Vec<PathBuf> = found.iter().filter(|path| path.is_dir()).cloned().collect();
     found.retain(|path| path.is_dir() || !folders.iter().any(|folder| *folder == path.with_extension("")));
-    found.truncate(PIPELINES);
+    found.truncate(MAX_PIPELINES);
     Ok(found)
 }
 
@@ -169,15 +174,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::kepler_terms::{FeatureGroup, ModelName, OutputType};
     use crate::selection;
-    use crate::vocabulary::{FeatureGroup, ModelName, OutputType};
 
     /// What is shipped, and a placed pipeline of these predictors for RAPL.
-    fn registry(placed: &[(&str, OutputType)]) -> Registry {
-        let model = |(name, output_type): &(&str, OutputType)| Model {
+    fn registry(placed: &[(&str, OutputType)]) -> PipelineRegistry {
+        let model = |(name, output_type): &(&str, OutputType)| PipelineModel {
             name: ModelName::read(name).unwrap(),
             full_name: name.to_string(),
-            source: Source::RaplSysfs,
+            source: EnergySource::RaplSysfs,
             output_type: *output_type,
             group: FeatureGroup::BpfOnly,
             errors: vec![("mae".to_string(), 0.1)],
@@ -186,19 +191,24 @@ mod tests {
             scale: None,
             predictor: None,
         };
-        let mut registry = Registry::default();
+        let mut registry = PipelineRegistry::default();
         registry.add_shipped(crate::defaults::shipped().unwrap().pipeline.clone());
         let models = placed.iter().map(model).collect();
-        registry.add(Pipeline { name: "placed".into(), models, ..Pipeline::default() });
+        registry.add(PredictorPipeline { name: "placed".into(), models, ..PredictorPipeline::default() });
         registry
     }
 
     /// Who answers; the exporter asks for weights of the first trainer.
-    fn answers(registry: &Registry, output_type: &str, weight: bool, trainer: &str) -> Option<String> {
+    fn answers(
+        registry: &PipelineRegistry,
+        output_type: &str,
+        weight: bool,
+        trainer: &str,
+    ) -> Option<String> {
         let body = json!({ "metrics": FeatureGroup::BpfOnly.features(), "output_type": output_type, "source": "rapl-sysfs",
             "weight": weight, "trainer_name": trainer });
         let chosen =
-            selection::select(registry, &Request::read(&body).unwrap(), "mae", &|_| true).unwrap()?;
+            selection::select(registry, &ModelRequest::read(&body).unwrap(), "mae", &|_| true).unwrap()?;
         Some(chosen.pipeline.name.clone())
     }
 

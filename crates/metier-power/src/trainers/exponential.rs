@@ -1,12 +1,12 @@
 //! `a·exp(b·s) + c` over the main feature.
 
-use super::learned::Curve;
+use super::learned::CurveForm;
 use super::logarithmic::curve;
-use super::{Learned, Task};
+use super::{LearnedFormula, TrainerTask};
 use crate::Error;
 
-pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
-    curve(task, Curve::Exponential, |low, high, _| {
+pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
+    curve(task, CurveForm::Exponential, |low, high, _| {
         let a = ((high - low) / std::f64::consts::E).floor();
         vec![a, 1.0, low - a]
     })

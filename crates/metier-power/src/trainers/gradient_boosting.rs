@@ -1,10 +1,10 @@
 //! A hundred trees of depth three at rate 0.1, as scikit-learn's gradient boosting grows them unasked.
 
-use metier_learn::regress::exact::{Exact, Settings};
+use metier_learn::regress::exact_boosting::{ExactBoostedTrees, Settings};
 
-use super::{Learned, Task};
+use super::{LearnedFormula, TrainerTask};
 use crate::Error;
 
-pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
-    Ok(Learned::Trees(Exact::fit(task.x, task.y, Settings::SCIKIT, None)?))
+pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
+    Ok(LearnedFormula::Trees(ExactBoostedTrees::fit(task.x, task.y, Settings::SCIKIT, None)?))
 }

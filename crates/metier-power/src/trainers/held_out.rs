@@ -1,38 +1,38 @@
 //! Rows that a predictor has not seen: its error on them, and how far its intervals must reach.
 
-use metier_learn::conformal::{Calibration, Unseen};
-use metier_learn::score::Score;
+use metier_learn::conformal::{CalibrationRow, ConformalCalibration};
+use metier_learn::score::PredictionScore;
 use serde::{Deserialize, Serialize};
 
-use super::{FEWEST_ROWS, Learn, Learned, Part, Task};
+use super::{ComponentPredictor, LearnMethod, LearnedFormula, MIN_INTERVAL_ROWS, TrainerTask};
 use crate::Error;
-use crate::vocabulary::Component;
+use crate::kepler_terms::PowerComponent;
 
 /// In how many parts rows are held out.
-pub const PARTS: usize = 5;
+pub const HOLD_OUT_PARTS: usize = 5;
 /// The coverage that intervals promise.
-pub const COVERAGE: f64 = 0.9;
+pub const INTERVAL_COVERAGE: f64 = 0.9;
 /// Blocks for each part.
-const BLOCKS: usize = 2;
+const BLOCKS_PER_PART: usize = 2;
 /// Rows of a part whose own errors tell how far intervals must reach.
-const LARGE: usize = 100;
+const MIN_CALIBRATION_ROWS: usize = 100;
 
 /// How rows are held out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Validation {
+pub enum HoldOutMethod {
     /// Every fifth row: loads that were seen, at other moments.
     Rows,
     /// Whole stretches of time: loads that may not have been seen.
     Blocks,
 }
 
-impl Validation {
+impl HoldOutMethod {
     /// The part of each of so many rows.
     pub fn parts(self, rows: usize) -> Vec<usize> {
         let part = |row: usize| match self {
-            Self::Rows => row % PARTS,
-            Self::Blocks => (row * PARTS * BLOCKS / rows.max(1)) % PARTS,
+            Self::Rows => row % HOLD_OUT_PARTS,
+            Self::Blocks => (row * HOLD_OUT_PARTS * BLOCKS_PER_PART / rows.max(1)) % HOLD_OUT_PARTS,
         };
         (0..rows).map(part).collect()
     }
@@ -40,10 +40,10 @@ impl Validation {
 
 /// Errors of one component on rows that were held out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct HeldOut {
-    pub component: Component,
+pub struct ComponentHeldOut {
+    pub component: PowerComponent,
     /// How the rows were held out.
-    pub validation: Validation,
+    pub validation: HoldOutMethod,
     pub rows: usize,
     /// Mean of the absolute errors, in watts.
     pub mae: f64,
@@ -57,7 +57,7 @@ pub struct HeldOut {
     pub width: Option<f64>,
 }
 
-impl HeldOut {
+impl ComponentHeldOut {
     /// By which the worst comes first.
     pub(super) fn badness(&self) -> f64 {
         self.mape.unwrap_or(0.0)
@@ -65,32 +65,39 @@ impl HeldOut {
 }
 
 /// What each row was said to be by a formula that had not seen it: watts and the size of an error.
-fn unseen(task: &Task<'_>, learn: fn(&Task<'_>) -> Result<Learned, Error>) -> Result<Vec<(f64, f64)>, Error> {
+fn predict_held_out(
+    task: &TrainerTask<'_>,
+    learn: fn(&TrainerTask<'_>) -> Result<LearnedFormula, Error>,
+) -> Result<Vec<(f64, f64)>, Error> {
     let parts = task.validation.parts(task.y.len());
     let mut said = vec![(0.0, 1.0); task.y.len()];
-    for part in 0..PARTS {
+    for part in 0..HOLD_OUT_PARTS {
         let keep: Vec<usize> = (0..parts.len()).filter(|row| parts[*row] != part).collect();
-        let (x, y) = (task.x.select(&keep), keep.iter().map(|row| task.y[*row]).collect::<Vec<f64>>());
+        let (x, y) = (task.x.select_rows(&keep), keep.iter().map(|row| task.y[*row]).collect::<Vec<f64>>());
         // What was learned before may have seen the rows that are held out now.
-        let learned = learn(&Task { x: &x, y: &y, from: None, ..*task })?;
+        let learned = learn(&TrainerTask { x: &x, y: &y, from: None, ..*task })?;
         for row in (0..parts.len()).filter(|row| parts[*row] == part) {
-            said[row] = learned.say(task.x.row(row));
+            said[row] = learned.watts_with_error(task.x.row(row));
         }
     }
     Ok(said)
 }
 
 /// Learns one component from all rows, with the error that held-out rows show.
-pub(super) fn part(task: &Task<'_>, component: Component, learn: Learn) -> Result<Part, Error> {
+pub(super) fn train_component(
+    task: &TrainerTask<'_>,
+    component: PowerComponent,
+    learn: LearnMethod,
+) -> Result<ComponentPredictor, Error> {
     let (learned, said) = match learn {
-        Learn::Plain(learn) => (learn(task)?, unseen(task, learn)?),
-        Learn::Judged(learn) => learn(task)?,
+        LearnMethod::Plain(learn) => (learn(task)?, predict_held_out(task, learn)?),
+        LearnMethod::Judged(learn) => learn(task)?,
     };
-    let rows: Vec<Unseen> = said
+    let rows: Vec<CalibrationRow> = said
         .iter()
         .zip(task.y)
         .enumerate()
-        .map(|(row, ((watts, scale), y))| Unseen {
+        .map(|(row, ((watts, scale), y))| CalibrationRow {
             measured: *y,
             predicted: if watts.is_finite() { watts.max(0.0) } else { 0.0 },
             scale: scale.max(1e-9),
@@ -100,10 +107,10 @@ pub(super) fn part(task: &Task<'_>, component: Component, learn: Learn) -> Resul
     let parts = task.validation.parts(rows.len());
     // Of a few rows nobody can say where nine of ten lie.
     let reach = |without| {
-        if rows.len() < FEWEST_ROWS { Ok(None) } else { reach(&rows, &parts, task.validation, without) }
+        if rows.len() < MIN_INTERVAL_ROWS { Ok(None) } else { reach(&rows, &parts, task.validation, without) }
     };
     let (mut covered, mut width, mut asked) = (0usize, 0.0, 0usize);
-    for part in 0..PARTS {
+    for part in 0..HOLD_OUT_PARTS {
         let Some(reach) = reach(Some(part))? else { continue };
         for (row, _) in rows.iter().zip(&parts).filter(|(_, own)| **own == part) {
             covered += usize::from((row.measured - row.predicted).abs() <= reach * row.scale);
@@ -112,11 +119,11 @@ pub(super) fn part(task: &Task<'_>, component: Component, learn: Learn) -> Resul
         }
     }
     let predicted: Vec<f64> = rows.iter().map(|row| row.predicted).collect();
-    let Some(score) = Score::of(task.y, &predicted, task.floor) else {
+    let Some(score) = PredictionScore::compute(task.y, &predicted, task.floor) else {
         return Err(Error::table("no rows to learn from"));
     };
     let share = |sum: f64| (asked > 0).then(|| sum / asked as f64);
-    let held_out = HeldOut {
+    let held_out = ComponentHeldOut {
         component,
         validation: task.validation,
         rows: score.rows,
@@ -127,7 +134,7 @@ pub(super) fn part(task: &Task<'_>, component: Component, learn: Learn) -> Resul
         width: share(width),
     };
     let reach = reach(None)?;
-    Ok(Part { learned, reach, held_out })
+    Ok(ComponentPredictor { learned, reach, held_out })
 }
 
 /// How far intervals must reach to hold their share of rows, by the rows of all parts but one.
@@ -135,19 +142,23 @@ pub(super) fn part(task: &Task<'_>, component: Component, learn: Learn) -> Resul
 /// Every fifth row has neighbours three seconds away that were learned from, so errors of such rows are smaller than those of rows to come: there the part that needs most says
 /// how far, where it is large enough to say it. Stretches of time have none; there all parts say it together.
 fn reach(
-    rows: &[Unseen],
+    rows: &[CalibrationRow],
     parts: &[usize],
-    validation: Validation,
+    validation: HoldOutMethod,
     without: Option<usize>,
 ) -> Result<Option<f64>, Error> {
     let of = |is_wanted: &dyn Fn(usize) -> bool| -> Result<Option<f64>, Error> {
-        let wanted: Vec<Unseen> =
+        let calibration_rows: Vec<CalibrationRow> =
             rows.iter().zip(parts).filter(|(_, own)| is_wanted(**own)).map(|(row, _)| *row).collect();
-        Ok(if wanted.is_empty() { None } else { Calibration::new(&wanted)?.reach(COVERAGE) })
+        Ok(if calibration_rows.is_empty() {
+            None
+        } else {
+            ConformalCalibration::new(&calibration_rows)?.interval_factor(INTERVAL_COVERAGE)
+        })
     };
     let mut most = of(&|own| Some(own) != without)?;
-    if validation == Validation::Rows && rows.len() >= PARTS * LARGE {
-        for part in (0..PARTS).filter(|part| Some(*part) != without) {
+    if validation == HoldOutMethod::Rows && rows.len() >= HOLD_OUT_PARTS * MIN_CALIBRATION_ROWS {
+        for part in (0..HOLD_OUT_PARTS).filter(|part| Some(*part) != without) {
             if let (Some(all), Some(own)) = (most, of(&|other| other == part)?) {
                 most = Some(all.max(own));
             }

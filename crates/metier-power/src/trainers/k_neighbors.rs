@@ -1,10 +1,10 @@
 //! The mean of the six nearest rows.
 
-use metier_learn::regress::knn::Neighbours;
+use metier_learn::regress::nearest_neighbours::NearestNeighbours;
 
-use super::{Learned, Task};
+use super::{LearnedFormula, TrainerTask};
 use crate::Error;
 
-pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
-    Ok(Learned::Neighbours(Neighbours::fit(task.x, task.y, 6)?))
+pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
+    Ok(LearnedFormula::Neighbours(NearestNeighbours::fit(task.x, task.y, 6)?))
 }

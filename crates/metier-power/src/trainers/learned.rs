@@ -1,38 +1,38 @@
 //! What a trainer gives back: a formula over scaled features, as data.
 
-use metier_learn::regress::exact::Exact;
-use metier_learn::regress::knn::Neighbours;
-use metier_learn::regress::linear::{Linear, polynomial};
-use metier_learn::regress::svr::Svr;
+use metier_learn::regress::exact_boosting::ExactBoostedTrees;
+use metier_learn::regress::linear::{LinearRegression, polynomial_features};
+use metier_learn::regress::nearest_neighbours::NearestNeighbours;
+use metier_learn::regress::svr::SupportVectorRegression;
 use serde::{Deserialize, Serialize};
 
-use super::auto::Blend;
+use super::auto::EnsembleBlend;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "of")]
-pub enum Learned {
+pub enum LearnedFormula {
     /// A weight for each feature.
-    Linear(Linear),
+    Linear(LinearRegression),
     /// A weight for 1, each feature and each product of two.
-    Polynomial(Linear),
+    Polynomial(LinearRegression),
     /// A curve over the main feature.
     Curve {
-        form: Curve,
+        form: CurveForm,
         /// The place of the main feature.
         main: usize,
         weights: Vec<f64>,
     },
-    Neighbours(Neighbours),
-    Svr(Svr),
+    Neighbours(NearestNeighbours),
+    Svr(SupportVectorRegression),
     /// Boosted trees of exact splits.
-    Trees(Exact),
-    Blend(Box<Blend>),
+    Trees(ExactBoostedTrees),
+    Blend(Box<EnsembleBlend>),
 }
 
 /// The form of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Curve {
+pub enum CurveForm {
     /// `a·exp(b·s) + c`.
     Exponential,
     /// `a·ln(b·s + 1) + c`.
@@ -41,7 +41,7 @@ pub enum Curve {
     Logistic,
 }
 
-impl Curve {
+impl CurveForm {
     /// How many numbers it has.
     pub const fn weights(self) -> usize {
         match self {
@@ -61,28 +61,28 @@ impl Curve {
     }
 }
 
-impl Learned {
+impl LearnedFormula {
     /// Watts for a row of scaled features; may be below 0, or no number where the formula has none.
     pub fn watts(&self, row: &[f64]) -> f64 {
-        self.say(row).0
+        self.watts_with_error(row).0
     }
 
     /// Watts, and the size that an error has there.
-    pub fn say(&self, row: &[f64]) -> (f64, f64) {
+    pub fn watts_with_error(&self, row: &[f64]) -> (f64, f64) {
         match self {
             Self::Linear(line) => (line.predict(row), 1.0),
-            Self::Polynomial(line) => (line.predict(&polynomial(row)), 1.0),
+            Self::Polynomial(line) => (line.predict(&polynomial_features(row)), 1.0),
             Self::Curve { form, main, weights } => {
                 (form.at(weights, row.get(*main).copied().unwrap_or(0.0)), 1.0)
             }
             Self::Neighbours(near) => (near.predict(row), 1.0),
             Self::Svr(vectors) => (vectors.predict(row), 1.0),
             Self::Trees(trees) => (trees.predict(row), 1.0),
-            Self::Blend(blend) => blend.say(row),
+            Self::Blend(blend) => blend.predict_with_error(row),
         }
     }
 
     pub fn constant(watts: f64, width: usize) -> Self {
-        Self::Linear(Linear { bias: watts, weights: vec![0.0; width] })
+        Self::Linear(LinearRegression { bias: watts, weights: vec![0.0; width] })
     }
 }

@@ -1,18 +1,18 @@
 //! Least squares with coefficients that are not negative; through 0 where watts have to add up.
 
-use metier_learn::regress::linear::{Linear, not_negative};
+use metier_learn::regress::linear::{LinearRegression, non_negative_least_squares};
 
-use super::{Learned, Task};
+use super::{LearnedFormula, TrainerTask};
 use crate::Error;
 use crate::nonnegative;
 
-pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
+pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
     if !task.is_additive {
-        return Ok(Learned::Linear(not_negative(task.x, task.y)?));
+        return Ok(LearnedFormula::Linear(non_negative_least_squares(task.x, task.y)?));
     }
     let column = |column: usize| (0..task.y.len()).map(|row| task.x.row(row)[column]).collect();
     let columns: Vec<Vec<f64>> = (0..task.x.width()).map(column).collect();
     let columns: Vec<&[f64]> = columns.iter().map(Vec::as_slice).collect();
     let fit = nonnegative::fit(&columns, task.y, false);
-    Ok(Learned::Linear(Linear { bias: fit.bias, weights: fit.weights }))
+    Ok(LearnedFormula::Linear(LinearRegression { bias: fit.bias, weights: fit.weights }))
 }

@@ -1,12 +1,12 @@
 //! `A/(1 + exp(-k·(s - s0))) + c` over the main feature.
 
-use super::learned::Curve;
+use super::learned::CurveForm;
 use super::logarithmic::curve;
-use super::{Learned, Task};
+use super::{LearnedFormula, TrainerTask};
 use crate::Error;
 
-pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
-    curve(task, Curve::Logistic, |low, high, spread| {
+pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
+    curve(task, CurveForm::Logistic, |low, high, spread| {
         vec![high - low, 0.5, ((high - low) / spread).floor(), low]
     })
 }

@@ -1,12 +1,13 @@
 //! Squares and products of features, then least squares.
 
-use metier_learn::algebra::Matrix;
+use metier_learn::linear_algebra::DenseMatrix;
 use metier_learn::regress::linear;
 
-use super::{Learned, Task};
+use super::{LearnedFormula, TrainerTask};
 use crate::Error;
 
-pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
-    let rows: Vec<Vec<f64>> = (0..task.y.len()).map(|row| linear::polynomial(task.x.row(row))).collect();
-    Ok(Learned::Polynomial(linear::least_squares(&Matrix::from_rows(&rows)?, task.y)?))
+pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
+    let rows: Vec<Vec<f64>> =
+        (0..task.y.len()).map(|row| linear::polynomial_features(task.x.row(row))).collect();
+    Ok(LearnedFormula::Polynomial(linear::least_squares(&DenseMatrix::from_rows(&rows)?, task.y)?))
 }

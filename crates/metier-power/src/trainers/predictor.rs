@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::held_out::HeldOut;
-use super::{Learned, Settings};
+use super::held_out::ComponentHeldOut;
+use super::{LearnedFormula, TrainerSettings};
 use crate::Error;
-use crate::vocabulary::Component;
+use crate::kepler_terms::PowerComponent;
 
 /// What the first field of a file says.
 pub const SCHEMA: &str = "metier.power-predictor/1";
 /// Largest file that is read.
-const BYTES: usize = 256 << 20;
+const MAX_PREDICTOR_BYTES: usize = 256 << 20;
 /// Most features: some formulas look at every pair of two.
-const FEATURES: usize = 1024;
+const MAX_FEATURES: usize = 1024;
 /// How far beyond the largest value of training a feature may go before the answer is said to be
 /// out of range.
-pub const MARGIN: f64 = 1.05;
+pub const RANGE_MARGIN: f64 = 1.05;
 
 /// Watts with an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Watts {
+pub struct PredictedWatts {
     /// The value, never below 0.
     pub value: f64,
     pub low: f64,
@@ -33,27 +33,27 @@ pub struct Watts {
 
 /// What was learned of one component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Part {
-    pub learned: Learned,
+pub struct ComponentPredictor {
+    pub learned: LearnedFormula,
     /// How far an interval of 90 % reaches to either side, in the formula's own size of an error.
     pub reach: Option<f64>,
-    pub held_out: HeldOut,
+    pub held_out: ComponentHeldOut,
 }
 
 /// A predictor of power.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Predictor {
+pub struct PowerPredictorFile {
     schema: String,
     pub trainer: String,
     /// Names of the features, in the order of a row.
     pub features: Vec<String>,
     /// The largest value of each.
     pub scale: Vec<f64>,
-    pub components: BTreeMap<Component, Part>,
+    pub components: BTreeMap<PowerComponent, ComponentPredictor>,
 }
 
-impl Predictor {
-    pub(super) fn new(settings: &Settings, scale: Vec<f64>) -> Self {
+impl PowerPredictorFile {
+    pub(super) fn new(settings: &TrainerSettings, scale: Vec<f64>) -> Self {
         Self {
             schema: SCHEMA.to_string(),
             trainer: settings.trainer.name().to_string(),
@@ -64,17 +64,17 @@ impl Predictor {
     }
 
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
-        if bytes.len() > BYTES {
-            return Err(Error::weights("file", format!("has more than {BYTES} bytes")));
+        if bytes.len() > MAX_PREDICTOR_BYTES {
+            return Err(Error::weights("file", format!("has more than {MAX_PREDICTOR_BYTES} bytes")));
         }
         let read: Self =
             serde_json::from_slice(bytes).map_err(|error| Error::weights("file", error.to_string()))?;
         if read.schema != SCHEMA {
             return Err(Error::weights("schema", format!("is {:?}; want {SCHEMA:?}", read.schema)));
         }
-        if read.features.len() > FEATURES {
+        if read.features.len() > MAX_FEATURES {
             let got = read.features.len();
-            return Err(Error::weights("features", format!("has {got} names; want at most {FEATURES}")));
+            return Err(Error::weights("features", format!("has {got} names; want at most {MAX_FEATURES}")));
         }
         if read.scale.len() != read.features.len()
             || read.scale.iter().any(|scale| *scale <= 0.0 || !scale.is_finite())
@@ -97,7 +97,7 @@ impl Predictor {
 
     /// The watts of every component for a row of features; a component whose formula has no finite
     /// value there is left out.
-    pub fn predict(&self, row: &[f64]) -> Result<Vec<(Component, Watts)>, Error> {
+    pub fn predict(&self, row: &[f64]) -> Result<Vec<(PowerComponent, PredictedWatts)>, Error> {
         if row.len() != self.features.len() || row.iter().any(|value| !value.is_finite()) {
             return Err(Error::table(format!(
                 "a row of {} features; want {} finite ones: {}",
@@ -107,14 +107,14 @@ impl Predictor {
             )));
         }
         let scaled: Vec<f64> = row.iter().zip(&self.scale).map(|(value, scale)| value / scale).collect();
-        let in_range = scaled.iter().all(|value| (0.0..=MARGIN).contains(value));
-        let one = |(component, part): (&Component, &Part)| {
-            let (watts, scale) = part.learned.say(&scaled);
+        let in_range = scaled.iter().all(|value| (0.0..=RANGE_MARGIN).contains(value));
+        let one = |(component, part): (&PowerComponent, &ComponentPredictor)| {
+            let (watts, scale) = part.learned.watts_with_error(&scaled);
             let value = watts.is_finite().then_some(watts.max(0.0))?;
             // Without an interval that holds, everything between nothing and twice as much is said.
             let reach = part.reach.map_or(value.max(1.0), |reach| reach * scale.max(1e-9));
             let high = (value + reach).is_finite().then_some(value + reach)?;
-            Some((*component, Watts { value, low: (value - reach).max(0.0), high, in_range }))
+            Some((*component, PredictedWatts { value, low: (value - reach).max(0.0), high, in_range }))
         };
         Ok(self.components.iter().filter_map(one).collect())
     }

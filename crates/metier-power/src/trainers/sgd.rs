@@ -2,9 +2,9 @@
 
 use metier_learn::regress::sgd;
 
-use super::{Learned, Task};
+use super::{LearnedFormula, TrainerTask};
 use crate::Error;
 
-pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
-    Ok(Learned::Linear(sgd::fit(task.x, task.y, task.seed)?))
+pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
+    Ok(LearnedFormula::Linear(sgd::fit_sgd(task.x, task.y, task.seed)?))
 }

@@ -1,10 +1,14 @@
 //! Support vectors with a Gaussian kernel: cost 1, errors below 0.2 W do not count.
 
-use metier_learn::regress::svr::{Settings, Svr};
+use metier_learn::regress::svr::{Settings, SupportVectorRegression};
 
-use super::{Learned, Task};
+use super::{LearnedFormula, TrainerTask};
 use crate::Error;
 
-pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
-    Ok(Learned::Svr(Svr::fit(task.x, task.y, Settings { cost: 1.0, epsilon: 0.2 })?))
+pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
+    Ok(LearnedFormula::Svr(SupportVectorRegression::fit(
+        task.x,
+        task.y,
+        Settings { cost: 1.0, epsilon: 0.2 },
+    )?))
 }

@@ -1,9 +1,9 @@
 use super::*;
-use crate::formula::Kind as FormulaKind;
+use crate::formula::FormulaKind;
 
 /// A machine whose power is known: rises with instructions, with misses, and with a bend.
-fn frame(rows: usize) -> Frame {
-    let mut frame = Frame::new((0..rows).map(|row| row as f64 * 3.0).collect(), None).unwrap();
+fn frame(rows: usize) -> FeatureFrame {
+    let mut frame = FeatureFrame::new((0..rows).map(|row| row as f64 * 3.0).collect(), None).unwrap();
     let chance = |row: usize, salt: usize| ((row * 7919 + salt * 104_729) % 1009) as f64 / 1009.0;
     let misses: Vec<f64> = (0..rows).map(|row| 1e6 * chance(row, 1)).collect();
     let instructions: Vec<f64> = (0..rows).map(|row| 1e9 * chance(row, 2)).collect();
@@ -19,19 +19,19 @@ fn frame(rows: usize) -> Frame {
     frame
 }
 
-fn settings(trainer: Trainer) -> Settings {
-    let components = [Component::Package, Component::Core, Component::Dram];
-    Settings::new(trainer, &["cache_miss", "cpu_instructions"], &components)
+fn settings(trainer: PowerTrainer) -> TrainerSettings {
+    let components = [PowerComponent::Package, PowerComponent::Core, PowerComponent::Dram];
+    TrainerSettings::new(trainer, &["cache_miss", "cpu_instructions"], &components)
 }
 
 #[test]
 fn every_trainer_learns_and_its_file_says_the_same() {
     let frame = frame(100);
-    for (trainer, _) in LIST.iter().filter(|(trainer, _)| *trainer != Trainer::Auto) {
+    for (trainer, _) in TRAINERS.iter().filter(|(trainer, _)| *trainer != PowerTrainer::Auto) {
         let trained = train(&frame, &settings(*trainer), None).unwrap();
         assert_eq!(trained.held_out.len(), 3, "{trainer:?}");
         assert!(trained.held_out.windows(2).all(|pair| pair[0].badness() >= pair[1].badness()));
-        let read = Predictor::read(&trained.bytes()).unwrap();
+        let read = PowerPredictorFile::read(&trained.bytes()).unwrap();
         let row = [4e5, 6e8];
         let said = read.predict(&row).unwrap();
         assert_eq!(said, trained.predictor.predict(&row).unwrap());
@@ -50,43 +50,43 @@ fn every_trainer_learns_and_its_file_says_the_same() {
 fn weights_for_kepler_give_the_same_watts() {
     let frame = frame(100);
     for trainer in [
-        Trainer::Sgd,
-        Trainer::Linear,
-        Trainer::Logarithmic,
-        Trainer::Exponential,
-        Trainer::Logistic,
-        Trainer::Xgboost,
+        PowerTrainer::Sgd,
+        PowerTrainer::Linear,
+        PowerTrainer::Logarithmic,
+        PowerTrainer::Exponential,
+        PowerTrainer::Logistic,
+        PowerTrainer::Xgboost,
     ] {
         let trained = train(&frame, &settings(trainer), None).unwrap();
         let formulas = trained.predictor.weights().unwrap().formulas(trainer.name()).unwrap();
         let row = [4e5, 6e8];
         for (component, watts) in trained.predictor.predict(&row).unwrap() {
             let (_, formula) = formulas.iter().find(|(own, _)| *own == component).unwrap();
-            assert_eq!(matches!(formula.kind, FormulaKind::XGBoost(_)), trainer == Trainer::Xgboost);
-            let said = formula.watts(&row).unwrap();
+            assert_eq!(matches!(formula.kind, FormulaKind::XGBoost(_)), trainer == PowerTrainer::Xgboost);
+            let value = formula.watts(&row).unwrap();
             assert!(
-                (said - watts.value).abs() < 1e-9 * watts.value.max(1.0),
-                "{trainer:?} {component:?}: {said} {watts:?}"
+                (value - watts.value).abs() < 1e-9 * watts.value.max(1.0),
+                "{trainer:?} {component:?}: {value} {watts:?}"
             );
         }
     }
-    assert!(train(&frame, &settings(Trainer::KNeighbors), None).unwrap().predictor.weights().is_none());
+    assert!(train(&frame, &settings(PowerTrainer::KNeighbors), None).unwrap().predictor.weights().is_none());
 }
 
 #[test]
 fn ours_is_close_to_the_noise_and_its_intervals_hold() {
-    let mut wanted = settings(Trainer::Auto);
-    wanted.validation = Validation::Rows;
+    let mut trainer_settings = settings(PowerTrainer::Auto);
+    trainer_settings.validation = HoldOutMethod::Rows;
     let all = frame(240);
     let (train_rows, test_rows): (Vec<usize>, Vec<usize>) =
         (0..240usize).partition(|row| !row.is_multiple_of(4));
-    let trained = train(&all.select(&train_rows), &wanted, None).unwrap();
+    let trained = train(&all.select(&train_rows), &trainer_settings, None).unwrap();
     let (mut missed, mut covered, mut asked) = (0.0, 0.0, 0.0);
     for row in test_rows {
         let features = [all.need("cache_miss").unwrap()[row], all.need("cpu_instructions").unwrap()[row]];
         let said = trained.predictor.predict(&features).unwrap();
         let (component, watts) = said[0];
-        assert_eq!(component, Component::Package);
+        assert_eq!(component, PowerComponent::Package);
         let truth = all.need("package_power").unwrap()[row];
         missed += (watts.value - truth).abs() / truth;
         covered += f64::from(u8::from(watts.low <= truth && truth <= watts.high));
@@ -95,20 +95,22 @@ fn ours_is_close_to_the_noise_and_its_intervals_hold() {
     }
     assert!(missed / asked < 0.03, "{}", missed / asked);
     assert!(covered / asked > 0.8, "{}", covered / asked);
-    assert_eq!(Predictor::read(&trained.bytes()).unwrap(), trained.predictor);
+    assert_eq!(PowerPredictorFile::read(&trained.bytes()).unwrap(), trained.predictor);
 }
 
 #[test]
 fn xgboost_goes_on_from_what_is_there() {
     let frame = frame(100);
-    let first = train(&frame, &settings(Trainer::Xgboost), None).unwrap();
-    let second = train(&frame, &settings(Trainer::Xgboost), Some(&first.predictor)).unwrap();
-    let trees = |trained: &Trained| match &trained.predictor.components[&Component::Package].learned {
-        Learned::Trees(trees) => trees.trees(),
-        _ => 0,
-    };
+    let first = train(&frame, &settings(PowerTrainer::Xgboost), None).unwrap();
+    let second = train(&frame, &settings(PowerTrainer::Xgboost), Some(&first.predictor)).unwrap();
+    let trees =
+        |trained: &TrainedPredictor| match &trained.predictor.components[&PowerComponent::Package].learned {
+            LearnedFormula::Trees(trees) => trees.trees(),
+            _ => 0,
+        };
     assert_eq!((trees(&first), trees(&second)), (100, 200));
-    let other = Settings { features: vec!["cache_miss".to_string()], ..settings(Trainer::Xgboost) };
+    let other =
+        TrainerSettings { features: vec!["cache_miss".to_string()], ..settings(PowerTrainer::Xgboost) };
     assert_eq!(trees(&train(&frame, &other, Some(&first.predictor)).unwrap()), 100);
 }
 
@@ -117,20 +119,20 @@ fn other_rows_are_gone_on_with_whatever_their_largest_values_are() {
     let frame = frame(200);
     let (early, late): (Vec<usize>, Vec<usize>) = (0..200).partition(|row| row % 2 == 0);
     let (early, late) = (frame.select(&early), frame.select(&late));
-    for trainer in [Trainer::Xgboost, Trainer::Auto] {
+    for trainer in [PowerTrainer::Xgboost, PowerTrainer::Auto] {
         let first = train(&early, &settings(trainer), None).unwrap();
         let second = train(&late, &settings(trainer), Some(&first.predictor)).unwrap();
         assert!(!first.is_continued && second.is_continued, "{}", trainer.name());
         let is_same = first.predictor.scale == second.predictor.scale;
-        assert_eq!(is_same, trainer == Trainer::Xgboost, "a blend goes on by its shares alone");
+        assert_eq!(is_same, trainer == PowerTrainer::Xgboost, "a blend goes on by its shares alone");
         // It still knows what only the first rows told.
         let row = [early.need("cache_miss").unwrap()[7], early.need("cpu_instructions").unwrap()[7]];
         let truth = early.need("package_power").unwrap()[7];
         let watts = second.predictor.predict(&row).unwrap()[0].1.value;
         assert!((watts - truth).abs() < 0.1 * truth, "{}: {watts} {truth}", trainer.name());
     }
-    let first = train(&early, &settings(Trainer::Linear), None).unwrap();
-    let second = train(&late, &settings(Trainer::Linear), Some(&first.predictor)).unwrap();
+    let first = train(&early, &settings(PowerTrainer::Linear), None).unwrap();
+    let second = train(&late, &settings(PowerTrainer::Linear), Some(&first.predictor)).unwrap();
     assert!(
         !second.is_continued && first.predictor.scale != second.predictor.scale,
         "a line is learned anew"
@@ -140,13 +142,17 @@ fn other_rows_are_gone_on_with_whatever_their_largest_values_are() {
 #[test]
 fn a_few_rows_are_learned_from_without_intervals() {
     let small = frame(5);
-    for (trainer, _) in LIST {
+    for (trainer, _) in TRAINERS {
         let trained = match train(&small, &settings(trainer), None) {
             Ok(trained) => trained,
             // Six neighbours are among no fewer rows than six.
             Err(error) => {
                 let why = error.to_string();
-                assert!(matches!(trainer, Trainer::KNeighbors | Trainer::Auto), "{}: {why}", trainer.name());
+                assert!(
+                    matches!(trainer, PowerTrainer::KNeighbors | PowerTrainer::Auto),
+                    "{}: {why}",
+                    trainer.name()
+                );
                 continue;
             }
         };
@@ -160,11 +166,11 @@ fn a_few_rows_are_learned_from_without_intervals() {
 #[test]
 fn only_who_goes_on_is_said_to() {
     let frame = frame(100);
-    for trainer in [Trainer::Sgd, Trainer::Xgboost] {
+    for trainer in [PowerTrainer::Sgd, PowerTrainer::Xgboost] {
         let first = train(&frame, &settings(trainer), None).unwrap();
         let second = train(&frame, &settings(trainer), Some(&first.predictor)).unwrap();
         assert!(
-            !first.is_continued && second.is_continued == (trainer == Trainer::Xgboost),
+            !first.is_continued && second.is_continued == (trainer == PowerTrainer::Xgboost),
             "{}",
             trainer.name()
         );
@@ -173,16 +179,17 @@ fn only_who_goes_on_is_said_to() {
 
 #[test]
 fn what_cannot_be_learned_from_is_named() {
-    let small = frame(LEAST_ROWS - 1);
-    let error = train(&small, &settings(Trainer::Linear), None).unwrap_err().to_string();
+    let small = frame(MIN_ROWS - 1);
+    let error = train(&small, &settings(PowerTrainer::Linear), None).unwrap_err().to_string();
     assert!(error.contains("3 rows"), "{error}");
-    let wanted = Settings { features: vec!["cpu_cycles".to_string()], ..settings(Trainer::Linear) };
-    let error = train(&frame(50), &wanted, None).unwrap_err().to_string();
+    let trainer_settings =
+        TrainerSettings { features: vec!["cpu_cycles".to_string()], ..settings(PowerTrainer::Linear) };
+    let error = train(&frame(50), &trainer_settings, None).unwrap_err().to_string();
     assert!(error.contains("cpu_cycles"), "{error}");
-    let trained = train(&frame(50), &settings(Trainer::Linear), None).unwrap();
+    let trained = train(&frame(50), &settings(PowerTrainer::Linear), None).unwrap();
     assert!(trained.predictor.predict(&[1.0]).is_err());
     assert!(trained.predictor.predict(&[1.0, f64::NAN]).is_err());
-    assert!(Predictor::read(b"{}").is_err());
+    assert!(PowerPredictorFile::read(b"{}").is_err());
 }
 
 /// A file with one component of this formula and reach.
@@ -201,7 +208,7 @@ fn a_file_that_contradicts_itself_stops_nothing() {
     );
     let vectors = r#"{"kind":"svr","of":{"vectors":{"width":1,"values":[1.0]},"weights":[2.0,3.0],"bias":5.0,"gamma":1.0}}"#;
     for (learned, want) in [(neighbours.as_str(), 7.0), (vectors, 7.0)] {
-        let read = Predictor::read(file(learned, "0.5").as_bytes()).unwrap();
+        let read = PowerPredictorFile::read(file(learned, "0.5").as_bytes()).unwrap();
         let said = read.predict(&[1.0]).unwrap();
         assert_eq!((said[0].1.value, said[0].1.low, said[0].1.high), (want, 6.5, 7.5), "{learned}");
     }
@@ -210,13 +217,13 @@ fn a_file_that_contradicts_itself_stops_nothing() {
 #[test]
 fn intervals_of_a_file_hold_their_value_or_are_refused() {
     let line = r#"{"kind":"linear","of":{"bias":7.0,"weights":[0.0]}}"#;
-    let error = Predictor::read(file(line, "-0.5").as_bytes()).unwrap_err().to_string();
+    let error = PowerPredictorFile::read(file(line, "-0.5").as_bytes()).unwrap_err().to_string();
     assert!(error.contains("components.package.reach") && error.contains("-0.5"), "{error}");
     let steep = r#"{"kind":"linear","of":{"bias":1e308,"weights":[0.0]}}"#;
-    let read = Predictor::read(file(steep, "1e308").as_bytes()).unwrap();
+    let read = PowerPredictorFile::read(file(steep, "1e308").as_bytes()).unwrap();
     assert!(read.predict(&[1.0]).unwrap().is_empty(), "its upper end has no number");
     let names = vec!["a"; 1025];
     let wide = file(line, "1.0").replace(r#"["a"]"#, &serde_json::to_string(&names).unwrap());
-    let error = Predictor::read(wide.as_bytes()).unwrap_err().to_string();
+    let error = PowerPredictorFile::read(wide.as_bytes()).unwrap_err().to_string();
     assert!(error.contains("1025") && error.contains("1024"), "{error}");
 }

@@ -1,14 +1,14 @@
 //! A hundred trees of depth six at rate 0.1, as XGBoost grows them; goes on from the trees that are there.
 
-use metier_learn::regress::exact::{Exact, Settings};
+use metier_learn::regress::exact_boosting::{ExactBoostedTrees, Settings};
 
-use super::{Learned, Task};
+use super::{LearnedFormula, TrainerTask};
 use crate::Error;
 
-pub fn learn(task: &Task<'_>) -> Result<Learned, Error> {
+pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
     let from = match task.from {
-        Some(Learned::Trees(trees)) => Some(trees),
+        Some(LearnedFormula::Trees(trees)) => Some(trees),
         _ => None,
     };
-    Ok(Learned::Trees(Exact::fit(task.x, task.y, Settings::XGBOOST, from)?))
+    Ok(LearnedFormula::Trees(ExactBoostedTrees::fit(task.x, task.y, Settings::XGBOOST, from)?))
 }

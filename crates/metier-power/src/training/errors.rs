@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::Error;
-use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source};
+use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType};
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct PredictorErrorRow {
     pub group: FeatureGroup,
     /// Trainer and node type.
     pub name: ModelName,
@@ -17,7 +17,7 @@ pub struct Row {
     pub metadata: Value,
 }
 
-impl Row {
+impl PredictorErrorRow {
     /// An error of that name.
     pub fn error(&self, key: &str) -> Option<f64> {
         self.metadata[key].as_f64().filter(|value| value.is_finite() && *value >= 0.0)
@@ -25,7 +25,11 @@ impl Row {
 }
 
 /// All predictors of a folder for a source and output type, by group and error.
-pub fn errors_of(folder: &Path, source: Source, output_type: OutputType) -> Result<Vec<Row>, Error> {
+pub fn errors_of(
+    folder: &Path,
+    source: EnergySource,
+    output_type: OutputType,
+) -> Result<Vec<PredictorErrorRow>, Error> {
     let mut rows = Vec::new();
     for group in FeatureGroup::ALL {
         let place = folder.join(source.name()).join(output_type.name()).join(group.name());
@@ -36,13 +40,13 @@ pub fn errors_of(folder: &Path, source: Source, output_type: OutputType) -> Resu
             let path = entry.path().join("metadata.json");
             let Ok(text) = fs::read(&path) else { continue };
             let metadata = serde_json::from_slice(&text).map_err(|error| Error::file(&path, error))?;
-            rows.push(Row { group, name, metadata });
+            rows.push(PredictorErrorRow { group, name, metadata });
         }
     }
-    let mae = |row: &Row| row.error("mae").unwrap_or(f64::MAX);
-    rows.sort_by(|one, two| {
-        let by_group = one.group.name().cmp(two.group.name());
-        by_group.then(mae(one).total_cmp(&mae(two))).then(one.name.cmp(&two.name))
+    let mae = |row: &PredictorErrorRow| row.error("mae").unwrap_or(f64::MAX);
+    rows.sort_by(|row, two| {
+        let by_group = row.group.name().cmp(two.group.name());
+        by_group.then(mae(row).total_cmp(&mae(two))).then(row.name.cmp(&two.name))
     });
     Ok(rows)
 }

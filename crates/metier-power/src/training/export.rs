@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::Row;
+use super::PredictorErrorRow;
 use super::errors::errors_of;
 use super::write::tables_of_errors;
 use crate::Error;
+use crate::kepler_terms::{EnergySource, OutputType};
 use crate::pipeline::replace;
-use crate::vocabulary::{OutputType, Source};
 
 /// The version of the layout.
 pub const VERSION: &str = "v0.7";
 
 /// Who gives it away, and when it was measured.
 #[derive(Debug, Clone)]
-pub struct Publication {
+pub struct PipelinePublication {
     pub publisher: String,
     /// When the rows were measured, as `2026-11-17 15:40:00`.
     pub collected: String,
@@ -28,7 +28,7 @@ pub struct Publication {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Published {
+pub struct PublishedPipeline {
     pub folder: PathBuf,
     pub kept: usize,
     /// Those that did not, with their errors.
@@ -45,30 +45,31 @@ pub fn passes(mae: Option<f64>, mape: Option<f64>) -> bool {
 }
 
 /// Publishes the pipeline in `folder` below `root/v0.7`.
-pub fn export(folder: &Path, root: &Path, about: &Publication) -> Result<Published, Error> {
+pub fn export(folder: &Path, root: &Path, about: &PipelinePublication) -> Result<PublishedPipeline, Error> {
     let text = fs::read(folder.join("metadata.json"))
         .map_err(|error| Error::file(folder.join("metadata.json"), error))?;
     let mut metadata: Value =
         serde_json::from_slice(&text).map_err(|error| Error::file(folder.join("metadata.json"), error))?;
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let to = root.join(VERSION).join(&name);
-    let mut published = Published { folder: to.clone(), ..Published::default() };
+    let mut published = PublishedPipeline { folder: to.clone(), ..PublishedPipeline::default() };
     let mut report = format!("# {name}\n\n");
-    for source in Source::ALL {
+    for source in EnergySource::ALL {
         for output_type in OutputType::ALL {
-            let (kept, dropped): (Vec<Row>, Vec<Row>) = errors_of(folder, source, output_type)?
-                .into_iter()
-                .partition(|row| passes(row.error("mae"), row.error("mape")));
-            for row in &kept {
+            let (rows, dropped): (Vec<PredictorErrorRow>, Vec<PredictorErrorRow>) =
+                errors_of(folder, source, output_type)?
+                    .into_iter()
+                    .partition(|row| passes(row.error("mae"), row.error("mape")));
+            for row in &rows {
                 copy(folder, &to, source, output_type, row)?;
             }
-            published.kept += kept.len();
+            published.kept += rows.len();
             published.dropped.extend(dropped.iter().map(|row| {
                 let error = |key: &str| row.error(key).map_or("none".to_string(), |value| value.to_string());
                 let place = format!("{}/{}/{}", source.name(), output_type.name(), row.group.name());
                 format!("{place}/{}: mae {} W, mape {} %", row.name, error("mae"), error("mape"))
             }));
-            section(&mut report, source, output_type, &kept);
+            section(&mut report, source, output_type, &rows);
         }
     }
     if published.kept == 0 {
@@ -102,7 +103,7 @@ pub fn export(folder: &Path, root: &Path, about: &Publication) -> Result<Publish
     Ok(published)
 }
 
-fn section(report: &mut String, source: Source, output_type: OutputType, rows: &[Row]) {
+fn section(report: &mut String, source: EnergySource, output_type: OutputType, rows: &[PredictorErrorRow]) {
     if rows.is_empty() {
         return;
     }
@@ -137,7 +138,13 @@ fn section(report: &mut String, source: Source, output_type: OutputType, rows: &
 }
 
 /// A predictor: its folder, its archive, and its weights beside them.
-fn copy(from: &Path, to: &Path, source: Source, output_type: OutputType, row: &Row) -> Result<(), Error> {
+fn copy(
+    from: &Path,
+    to: &Path,
+    source: EnergySource,
+    output_type: OutputType,
+    row: &PredictorErrorRow,
+) -> Result<(), Error> {
     let group = Path::new(source.name()).join(output_type.name()).join(row.group.name());
     let name = row.name.to_string();
     let (from, to) = (from.join(&group), to.join(&group));

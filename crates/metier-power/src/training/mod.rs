@@ -16,11 +16,11 @@ mod run;
 mod tables;
 mod write;
 
-pub use errors::{Row, errors_of};
-pub use export::{Publication, Published, VERSION, export, passes};
-pub use plan::{Machine, Plan};
-pub use run::{Entry, Outcome, State, Step, train_pipeline};
-pub use tables::{Table, Tables, check, isolated, judges, tables};
+pub use errors::{PredictorErrorRow, errors_of};
+pub use export::{PipelinePublication, PublishedPipeline, VERSION, export, passes};
+pub use plan::{MeasuredMachine, PipelinePlan};
+pub use run::{TrainedEntry, TrainedState, TrainingOutcome, TrainingStep, train_pipeline};
+pub use tables::{PowerTable, PowerTables, check, isolate_power, judges, tables};
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,32 +28,32 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::Error;
-use crate::pipeline::{Pipeline, read_node_types, write_node_types};
-use crate::profile::Idle;
-use crate::response::Response;
-use crate::vocabulary::Source;
+use crate::kepler_terms::EnergySource;
+use crate::pipeline::{PredictorPipeline, read_node_types, write_node_types};
+use crate::profile::IdleProfile;
+use crate::response::KeplerResponse;
 
 /// What beside the response is known.
 #[derive(Clone, Copy, Default)]
-pub struct Known<'a> {
+pub struct TrainingKnowledge<'a> {
     /// The idle machine: the `profile` isolator needs it.
-    pub idle: Option<&'a Idle>,
+    pub idle: Option<&'a IdleProfile>,
     /// Predictors of node power: the `trainer` isolator needs them.
-    pub judges: Option<&'a Pipeline>,
+    pub judges: Option<&'a PredictorPipeline>,
 }
 
 /// Learns a pipeline from responses, into `root/<name>`: node type, tables, predictors, metadata. The machine joins the pipeline's index.
 pub fn train_from_responses(
-    responses: &[Response],
-    known: Known<'_>,
-    plan: &Plan,
+    responses: &[KeplerResponse],
+    known: TrainingKnowledge<'_>,
+    plan: &PipelinePlan,
     root: &Path,
-    progress: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
-) -> Result<Outcome, Error> {
+    progress: &mut dyn FnMut(TrainingStep<'_>) -> ControlFlow<()>,
+) -> Result<TrainingOutcome, Error> {
     plan.check()?;
     let folder = root.join(&plan.name);
     let node_type = join(&folder, plan.machine.as_ref())?;
-    let mut all = Tables::default();
+    let mut all = PowerTables::default();
     // Each by itself: the time between two responses is no row.
     for response in responses {
         all.append(tables(response, known, plan, node_type)?)?;
@@ -65,7 +65,7 @@ pub fn train_from_responses(
 }
 
 /// The node type of a machine in the pipeline of a folder; it joins the index there. Type 0 where no machine is named.
-pub fn join(folder: &Path, machine: Option<&Machine>) -> Result<u32, Error> {
+pub fn join(folder: &Path, machine: Option<&MeasuredMachine>) -> Result<u32, Error> {
     let Some(machine) = machine else { return Ok(0) };
     let mut index = read_node_types(folder)?;
     let Some(node_type) = index.join(&machine.id, &machine.spec) else {
@@ -77,12 +77,15 @@ pub fn join(folder: &Path, machine: Option<&Machine>) -> Result<u32, Error> {
 }
 
 /// The profiles by source that a pipeline's folder keeps (`profile/<source>.json`), for a node type.
-pub fn profiles(folder: &Path, node_type: u32) -> Result<BTreeMap<Source, crate::profile::Profile>, Error> {
+pub fn profiles(
+    folder: &Path,
+    node_type: u32,
+) -> Result<BTreeMap<EnergySource, crate::profile::IdleLevels>, Error> {
     let mut profiles = BTreeMap::new();
-    for source in Source::ALL {
+    for source in EnergySource::ALL {
         let path = folder.join("profile").join(format!("{}.json", source.name()));
         if let Ok(text) = fs::read(&path) {
-            let profile = crate::profile::Profile::read(&text, node_type);
+            let profile = crate::profile::IdleLevels::read(&text, node_type);
             profiles.insert(source, profile.map_err(|error| Error::file(&path, error))?);
         }
     }

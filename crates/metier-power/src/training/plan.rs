@@ -1,15 +1,15 @@
 //! What is to be learned, by whom, from what.
 
 use crate::Error;
-use crate::extract::{Extractor, Timing};
-use crate::isolate::{Hints, Isolator};
+use crate::extract::{TableExtractor, WattsTiming};
+use crate::isolate::{BackgroundHints, PowerIsolator};
+use crate::kepler_terms::{EnergySource, FeatureGroup, OutputType, PowerTrainer, shorten};
 use crate::node::MachineSpec;
-use crate::trainers::Validation;
-use crate::vocabulary::{FeatureGroup, OutputType, Source, Trainer, shorten};
+use crate::trainers::HoldOutMethod;
 
 /// The machine that was measured.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Machine {
+pub struct MeasuredMachine {
     /// Its name among the members of a node type.
     pub id: String,
     pub spec: MachineSpec,
@@ -17,62 +17,62 @@ pub struct Machine {
 
 /// What is to be learned.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct PipelinePlan {
     pub name: String,
     /// How tables are made.
-    pub extractor: Extractor,
+    pub extractor: TableExtractor,
     /// What watts are divided by.
-    pub timing: Timing,
+    pub timing: WattsTiming,
     /// How idle and background power are taken out.
-    pub isolator: Isolator,
+    pub isolator: PowerIsolator,
     /// Which containers are background, for the isolators that ask.
-    pub hints: Hints,
+    pub hints: BackgroundHints,
     /// Where energy was read.
-    pub sources: Vec<Source>,
+    pub sources: Vec<EnergySource>,
     /// Which features; all groups that are whole where it is empty.
     pub groups: Vec<FeatureGroup>,
     /// Who learns power with idle.
-    pub abs_trainers: Vec<Trainer>,
+    pub abs_trainers: Vec<PowerTrainer>,
     /// Who learns power without.
-    pub dyn_trainers: Vec<Trainer>,
+    pub dyn_trainers: Vec<PowerTrainer>,
     /// Whether power without idle has to add up over containers ([`crate::trainers::Settings::is_additive`]).
     pub is_dyn_additive: bool,
     /// Whether the series are those of virtual machines.
     pub vm: bool,
     /// The machine; without one its rows are of node type 0, and the index does not know it.
-    pub machine: Option<Machine>,
+    pub machine: Option<MeasuredMachine>,
     /// How rows are held out.
-    pub validation: Validation,
+    pub validation: HoldOutMethod,
     /// How many learn at once; 0 for as many as there are cores.
     pub threads: usize,
     /// Now, as `2026-11-17 15:40:00` in UTC.
     pub now: String,
 }
 
-impl Plan {
+impl PipelinePlan {
     /// Rows as the original makes them, all ten trainers, the `min` isolator, RAPL.
-    pub fn new(name: &str, now: metier_types::Timestamp) -> Self {
+    pub fn new(name: &str, now: metier_types::UtcTimestamp) -> Self {
         Self {
             name: name.to_string(),
-            extractor: Extractor::default(),
-            timing: Timing::default(),
-            isolator: Isolator::default(),
-            hints: Hints::default(),
-            sources: vec![Source::RaplSysfs],
+            extractor: TableExtractor::default(),
+            timing: WattsTiming::default(),
+            isolator: PowerIsolator::default(),
+            hints: BackgroundHints::default(),
+            sources: vec![EnergySource::RaplSysfs],
             groups: Vec::new(),
-            abs_trainers: Trainer::KEPLER.to_vec(),
-            dyn_trainers: Trainer::KEPLER.to_vec(),
+            abs_trainers: PowerTrainer::KEPLER.to_vec(),
+            dyn_trainers: PowerTrainer::KEPLER.to_vec(),
             is_dyn_additive: false,
             vm: false,
             machine: None,
-            validation: Validation::Blocks,
+            validation: HoldOutMethod::Blocks,
             threads: 0,
             now: now.strftime("%Y-%m-%d %H:%M:%S").to_string(),
         }
     }
 
     /// Who learns power of a kind.
-    pub fn trainers(&self, output_type: OutputType) -> &[Trainer] {
+    pub fn trainers(&self, output_type: OutputType) -> &[PowerTrainer] {
         match output_type {
             OutputType::AbsPower => &self.abs_trainers,
             OutputType::DynPower => &self.dyn_trainers,

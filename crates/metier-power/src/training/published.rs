@@ -2,16 +2,17 @@
 
 use serde_json::Value;
 
-use super::tables::isolated;
-use super::{Known, Machine, Plan, Table, Tables};
+use super::tables::isolate_power;
+use super::{MeasuredMachine, PipelinePlan, PowerTable, PowerTables, TrainingKnowledge};
 use crate::Error;
-use crate::frame::Frame;
-use crate::isolate::{About, TOGETHER};
+use crate::frame::FeatureFrame;
+use crate::isolate::{ALL_CONTAINERS, TableSubject};
+use crate::kepler_terms::{EnergySource, FeatureGroup, OutputType};
 use crate::node::MachineSpec;
-use crate::vocabulary::{FeatureGroup, OutputType, Source};
 
 /// The instances of EC2 whose measurements are published, in the order of their node types.
-pub const EC2: [&str; 6] = ["m5.metal", "i3.metal", "c5.metal", "r5.metal", "m5zn.metal", "m7i.metal-24xl"];
+pub const EC2_INSTANCES: [&str; 6] =
+    ["m5.metal", "i3.metal", "c5.metal", "r5.metal", "m5zn.metal", "m7i.metal-24xl"];
 /// What their machine ids end with.
 pub const EC2_IMAGE: &str = "ami-0e4d0bb9670ea8db0";
 
@@ -20,10 +21,10 @@ pub fn index(text: &[u8]) -> Result<Vec<String>, Error> {
     let wrong = |why: &str| Error::file("index.json", why);
     let list: Value = serde_json::from_slice(text).map_err(|error| wrong(&error.to_string()))?;
     let Some(list) = list.as_array() else { return Err(wrong("is no list of names of CSV files")) };
-    let name = |one: &Value| {
+    let name = |value: &Value| {
         let name =
-            one.as_str().filter(|name| !name.contains("..") && !name.starts_with('/') && !name.is_empty());
-        name.map(str::to_string).ok_or_else(|| wrong(&format!("{one} is no name of a CSV file")))
+            value.as_str().filter(|name| !name.contains("..") && !name.starts_with('/') && !name.is_empty());
+        name.map(str::to_string).ok_or_else(|| wrong(&format!("{value} is no name of a CSV file")))
     };
     let names: Vec<String> = list.iter().map(name).collect::<Result<_, _>>()?;
     if names.is_empty() { Err(wrong("is empty")) } else { Ok(names) }
@@ -31,15 +32,15 @@ pub fn index(text: &[u8]) -> Result<Vec<String>, Error> {
 
 /// A machine of SPECpower: who it is, and its rows.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Machined {
+pub struct SpecpowerMachine {
     /// The machine; its id is the file's name without ending.
-    pub machine: Machine,
+    pub machine: MeasuredMachine,
     /// `bpf_cpu_time_ms`, `bpf_page_cache_hit`, `platform_power`.
-    pub rows: Frame,
+    pub rows: FeatureFrame,
 }
 
 /// Reads a table of SPECpower. The first row says who the machine is.
-pub fn specpower(id: &str, text: &[u8]) -> Result<Machined, Error> {
+pub fn specpower(id: &str, text: &[u8]) -> Result<SpecpowerMachine, Error> {
     let file = format!("{id}.csv");
     let wrong = |why: String| Error::file(&file, why);
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text);
@@ -69,9 +70,9 @@ pub fn specpower(id: &str, text: &[u8]) -> Result<Machined, Error> {
     if spec.processor.is_none() {
         return Err(wrong("row 1: processor is empty".to_string()));
     }
-    let all = Frame::read_csv(text).map_err(|error| wrong(error.to_string()))?;
-    let ids = vec![TOGETHER.to_string(); all.len()];
-    let mut rows = Frame::new(all.timestamps.clone(), Some(ids))?;
+    let all = FeatureFrame::read_csv(text).map_err(|error| wrong(error.to_string()))?;
+    let ids = vec![ALL_CONTAINERS.to_string(); all.len()];
+    let mut rows = FeatureFrame::new(all.timestamps.clone(), Some(ids))?;
     for name in FeatureGroup::BpfOnly.features().iter().copied().chain(["platform_power"]) {
         let values = all.need(name).map_err(|error| wrong(error.to_string()))?;
         if let Some(row) = values.iter().position(|value| !value.is_finite()) {
@@ -79,23 +80,28 @@ pub fn specpower(id: &str, text: &[u8]) -> Result<Machined, Error> {
         }
         rows.set(name, values.to_vec())?;
     }
-    Ok(Machined { machine: Machine { id: id.to_string(), spec }, rows })
+    Ok(SpecpowerMachine { machine: MeasuredMachine { id: id.to_string(), spec }, rows })
 }
 
 /// Both tables of one machine: idle power is taken out of each machine by itself.
-pub fn specpower_tables(one: &Machined, plan: &Plan, node_type: u32) -> Result<Tables, Error> {
-    let mut rows = one.rows.clone();
+pub fn specpower_tables(
+    machine: &SpecpowerMachine,
+    plan: &PipelinePlan,
+    node_type: u32,
+) -> Result<PowerTables, Error> {
+    let mut rows = machine.rows.clone();
     rows.set("node_type", vec![f64::from(node_type); rows.len()])?;
-    let about = About { source: Source::Acpi, group: FeatureGroup::BpfOnly };
-    let table = |output_type, frame| Table { source: about.source, output_type, group: about.group, frame };
-    let mut tables = Tables::default();
+    let about = TableSubject { source: EnergySource::Acpi, group: FeatureGroup::BpfOnly };
+    let table =
+        |output_type, frame| PowerTable { source: about.source, output_type, group: about.group, frame };
+    let mut tables = PowerTables::default();
     if !plan.abs_trainers.is_empty() {
         tables.list.push(table(OutputType::AbsPower, rows.clone()));
     }
     if !plan.dyn_trainers.is_empty() {
-        match isolated(&rows, about, Known::default(), plan)? {
+        match isolate_power(&rows, about, TrainingKnowledge::default(), plan)? {
             Some(frame) => tables.list.push(table(OutputType::DynPower, frame)),
-            None => tables.warnings.push(format!("{}: no DynPower rows", one.machine.id)),
+            None => tables.warnings.push(format!("{}: no DynPower rows", machine.machine.id)),
         }
     }
     Ok(tables)
@@ -114,7 +120,7 @@ mod tests {
         let read = specpower("power_ssj2008-1", text.as_bytes()).unwrap();
         assert_eq!((read.machine.spec.cores, read.machine.spec.memory), (Some(16.0), Some(64.0)));
         assert_eq!(read.rows.column("platform_power").unwrap(), [50.5, 99.0]);
-        let plan = Plan::new("specpower", metier_types::Timestamp::UNIX_EPOCH);
+        let plan = PipelinePlan::new("specpower", metier_types::UtcTimestamp::UNIX_EPOCH);
         let tables = specpower_tables(&read, &plan, 7).unwrap();
         assert_eq!(tables.list.len(), 2);
         assert_eq!(

@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::tables::check;
-use super::{Plan, Table, Tables, write};
+use super::{PipelinePlan, PowerTable, PowerTables, write};
 use crate::Error;
-use crate::frame::Frame;
-use crate::trainers::{self, FEWEST_ROWS, HeldOut, Predictor, Settings};
-use crate::vocabulary::{FeatureGroup, ModelName, OutputType, Source, Trainer};
+use crate::frame::FeatureFrame;
+use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType, PowerTrainer};
+use crate::trainers::{self, ComponentHeldOut, MIN_INTERVAL_ROWS, PowerPredictorFile, TrainerSettings};
 
 /// What became of a predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum TrainedState {
     New,
     /// Learned from other rows than before, going on from what was there.
     Continued,
@@ -28,7 +28,7 @@ pub enum State {
     Kept,
 }
 
-impl State {
+impl TrainedState {
     pub const fn name(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -41,39 +41,39 @@ impl State {
 
 /// A predictor of the pipeline.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct TrainedEntry {
     /// Where energy was read.
-    pub source: Source,
+    pub source: EnergySource,
     /// Whether idle power is part of it.
     pub output_type: OutputType,
     pub group: FeatureGroup,
     /// Trainer and node type.
     pub name: ModelName,
     /// What became of it.
-    pub state: State,
+    pub state: TrainedState,
     /// Rows that it was learned from.
     pub rows: usize,
     /// Errors on rows that were held out, the worst component first.
-    pub held_out: Vec<HeldOut>,
+    pub held_out: Vec<ComponentHeldOut>,
 }
 
-impl Entry {
+impl TrainedEntry {
     /// The largest mean error of a component, in watts.
     pub fn mae(&self) -> f64 {
-        self.held_out.iter().map(|one| one.mae).fold(0.0, f64::max)
+        self.held_out.iter().map(|out| out.mae).fold(0.0, f64::max)
     }
 
     /// The largest mean relative error of a component, in per cent; `None` where no component has rows above the floor.
     pub fn mape(&self) -> Option<f64> {
-        self.held_out.iter().filter_map(|one| one.mape).reduce(f64::max).map(|ratio| ratio * 100.0)
+        self.held_out.iter().filter_map(|out| out.mape).reduce(f64::max).map(|ratio| ratio * 100.0)
     }
 
     /// As programs are told of it (`metier.power-training/1`): every `mae` in watts, every `mape` in per cent, `coverage` a share.
     pub fn record(&self) -> Value {
-        let component = |one: &HeldOut| {
+        let component = |out: &ComponentHeldOut| {
             json!({
-                "component": one.component, "mae": one.mae, "mape": one.mape.map(|ratio| ratio * 100.0), "rows": one.rows,
-                "rows_above_floor": one.rows_above_floor, "coverage": one.coverage, "width": one.width, "validation": one.validation,
+                "component": out.component, "mae": out.mae, "mape": out.mape.map(|ratio| ratio * 100.0), "rows": out.rows,
+                "rows_above_floor": out.rows_above_floor, "coverage": out.coverage, "width": out.width, "validation": out.validation,
             })
         };
         json!({
@@ -85,17 +85,17 @@ impl Entry {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct TrainingOutcome {
     pub folder: PathBuf,
     /// Its predictors that this training made or found, by source, output type, group and error.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TrainedEntry>,
     /// What could not be learned, in words.
     pub warnings: Vec<String>,
 }
 
 /// How far it has come.
 #[derive(Debug, Clone, Copy)]
-pub struct Step<'a> {
+pub struct TrainingStep<'a> {
     /// Predictors that are done, or failed.
     pub done: usize,
     pub of: usize,
@@ -103,15 +103,15 @@ pub struct Step<'a> {
     pub name: &'a str,
 }
 
-struct Job<'a> {
-    table: &'a Table,
-    rows: &'a Frame,
-    trainer: Trainer,
+struct TrainerJob<'a> {
+    table: &'a PowerTable,
+    rows: &'a FeatureFrame,
+    trainer: PowerTrainer,
     node_type: u32,
     digest: &'a str,
 }
 
-impl Job<'_> {
+impl TrainerJob<'_> {
     fn name(&self) -> ModelName {
         ModelName { trainer: self.trainer.name().to_string(), node_type: self.node_type }
     }
@@ -124,11 +124,11 @@ impl Job<'_> {
 
 /// Learns every predictor of a plan from tables, into `root/<name>`. `progress` is told of each, and may end it: what is done by then stays, and is not done again.
 pub fn train_pipeline(
-    tables: &Tables,
-    plan: &Plan,
+    tables: &PowerTables,
+    plan: &PipelinePlan,
     root: &Path,
-    progress: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
-) -> Result<Outcome, Error> {
+    progress: &mut dyn FnMut(TrainingStep<'_>) -> ControlFlow<()>,
+) -> Result<TrainingOutcome, Error> {
     plan.check()?;
     let folder = root.join(&plan.name);
     fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
@@ -141,10 +141,10 @@ pub fn train_pipeline(
         }
         write::table(&folder, table, plan)?;
     }
-    let jobs: Vec<Job<'_>> = parts
+    let jobs: Vec<TrainerJob<'_>> = parts
         .iter()
         .flat_map(|(table, node_type, rows, digest)| {
-            let job = move |trainer: &Trainer| Job {
+            let job = move |trainer: &PowerTrainer| TrainerJob {
                 table,
                 rows,
                 trainer: *trainer,
@@ -155,18 +155,19 @@ pub fn train_pipeline(
         })
         .collect();
     let mut outcome =
-        Outcome { folder: folder.clone(), entries: Vec::new(), warnings: tables.warnings.clone() };
-    let few: Vec<usize> = parts.iter().map(|part| part.2.len()).filter(|rows| *rows < FEWEST_ROWS).collect();
+        TrainingOutcome { folder: folder.clone(), entries: Vec::new(), warnings: tables.warnings.clone() };
+    let few: Vec<usize> =
+        parts.iter().map(|part| part.2.len()).filter(|rows| *rows < MIN_INTERVAL_ROWS).collect();
     if let Some(least) = few.iter().min() {
         let (few, all) = (few.len(), parts.len());
         outcome.warnings.push(format!(
-            "{few} of {all} tables have fewer than {FEWEST_ROWS} rows, the least {least}: what is learned from them has no intervals"
+            "{few} of {all} tables have fewer than {MIN_INTERVAL_ROWS} rows, the least {least}: what is learned from them has no intervals"
         ));
     }
     let was_stopped = work(&jobs, plan, &folder, progress, &mut outcome);
-    outcome.entries.sort_by(|one, two| {
-        let place = |entry: &Entry| (entry.source, entry.output_type, entry.group.name());
-        place(one).cmp(&place(two)).then(one.mae().total_cmp(&two.mae()))
+    outcome.entries.sort_by(|trained_entry, two| {
+        let place = |entry: &TrainedEntry| (entry.source, entry.output_type, entry.group.name());
+        place(trained_entry).cmp(&place(two)).then(trained_entry.mae().total_cmp(&two.mae()))
     });
     if was_stopped {
         return Err(Error::Stopped { done: outcome.entries.len(), of: jobs.len() });
@@ -180,11 +181,11 @@ pub fn train_pipeline(
 
 /// Does all jobs; whether it was stopped before the last.
 fn work(
-    jobs: &[Job<'_>],
-    plan: &Plan,
+    jobs: &[TrainerJob<'_>],
+    plan: &PipelinePlan,
     folder: &Path,
-    progress: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
-    outcome: &mut Outcome,
+    progress: &mut dyn FnMut(TrainingStep<'_>) -> ControlFlow<()>,
+    outcome: &mut TrainingOutcome,
 ) -> bool {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if plan.threads == 0 { cores } else { plan.threads }.clamp(1, 64).min(jobs.len().max(1));
@@ -196,7 +197,7 @@ fn work(
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                    if to.send((job, one(job, plan, folder))).is_err() {
+                    if to.send((job, train_or_keep(job, plan, folder))).is_err() {
                         break;
                     }
                 }
@@ -219,17 +220,17 @@ fn work(
                     }
                 }
             }
-            if progress(Step { done, of: jobs.len(), name: &label }).is_break() {
+            if progress(TrainingStep { done, of: jobs.len(), name: &label }).is_break() {
                 stop.store(true, Ordering::Relaxed);
             }
         }
-        outcome.warnings.extend(left.iter().map(|(why, labels)| left_out(why, labels)));
+        outcome.warnings.extend(left.iter().map(|(why, labels)| describe_left_out(why, labels)));
         stop.load(Ordering::Relaxed) && done < jobs.len()
     })
 }
 
 /// Why predictors were left out, and which.
-fn left_out(why: &str, labels: &[String]) -> String {
+fn describe_left_out(why: &str, labels: &[String]) -> String {
     match labels {
         [only] => format!("{only} was left out: {why}"),
         [first, ..] => format!("{first} and {} more were left out: {why}", labels.len() - 1),
@@ -238,11 +239,12 @@ fn left_out(why: &str, labels: &[String]) -> String {
 }
 
 /// One predictor: what is there already, or what is learned now.
-fn one(job: &Job<'_>, plan: &Plan, folder: &Path) -> Result<Entry, Error> {
+fn train_or_keep(job: &TrainerJob<'_>, plan: &PipelinePlan, folder: &Path) -> Result<TrainedEntry, Error> {
     let table = job.table;
     let place = write::place(folder, table, &job.name());
-    let before = fs::read(place.join("predictor.json")).ok().and_then(|bytes| Predictor::read(&bytes).ok());
-    let entry = |state, held_out| Entry {
+    let before =
+        fs::read(place.join("predictor.json")).ok().and_then(|bytes| PowerPredictorFile::read(&bytes).ok());
+    let entry = |state, held_out| TrainedEntry {
         source: table.source,
         output_type: table.output_type,
         group: table.group,
@@ -253,21 +255,21 @@ fn one(job: &Job<'_>, plan: &Plan, folder: &Path) -> Result<Entry, Error> {
     };
     if let Some(before) = before.as_ref().filter(|_| write::digest_of(&place).as_deref() == Some(job.digest))
     {
-        let mut held_out: Vec<HeldOut> =
+        let mut held_out: Vec<ComponentHeldOut> =
             before.components.values().map(|part| part.held_out.clone()).collect();
-        held_out.sort_by(|one, two| two.mape.unwrap_or(0.0).total_cmp(&one.mape.unwrap_or(0.0)));
-        return Ok(entry(State::Kept, held_out));
+        held_out.sort_by(|out, two| two.mape.unwrap_or(0.0).total_cmp(&out.mape.unwrap_or(0.0)));
+        return Ok(entry(TrainedState::Kept, held_out));
     }
-    let settings = Settings {
+    let settings = TrainerSettings {
         validation: plan.validation,
         is_additive: plan.is_dyn_additive && table.output_type == OutputType::DynPower,
-        ..Settings::new(job.trainer, table.group.features(), table.source.components())
+        ..TrainerSettings::new(job.trainer, table.group.features(), table.source.components())
     };
     let trained = trainers::train(job.rows, &settings, before.as_ref())?;
     let state = match (trained.is_continued, before.is_some()) {
-        (true, _) => State::Continued,
-        (false, true) => State::Anew,
-        (false, false) => State::New,
+        (true, _) => TrainedState::Continued,
+        (false, true) => TrainedState::Anew,
+        (false, false) => TrainedState::New,
     };
     let entry = entry(state, trained.held_out.clone());
     let spec =
@@ -277,7 +279,7 @@ fn one(job: &Job<'_>, plan: &Plan, folder: &Path) -> Result<Entry, Error> {
 }
 
 /// The rows of each node type; all are of type 0 where no column says.
-fn by_node_type(frame: &Frame) -> Result<Vec<(u32, Frame)>, Error> {
+fn by_node_type(frame: &FeatureFrame) -> Result<Vec<(u32, FeatureFrame)>, Error> {
     let Some(types) = frame.column("node_type") else { return Ok(vec![(0, frame.clone())]) };
     let mut all: std::collections::BTreeMap<u32, Vec<usize>> = std::collections::BTreeMap::new();
     for (row, value) in types.iter().enumerate() {
@@ -292,7 +294,7 @@ fn by_node_type(frame: &Frame) -> Result<Vec<(u32, Frame)>, Error> {
 }
 
 /// Which rows, and how they are held out: the same digest is the same predictor.
-fn digest(rows: &Frame, group: FeatureGroup, plan: &Plan) -> String {
+fn digest(rows: &FeatureFrame, group: FeatureGroup, plan: &PipelinePlan) -> String {
     let mut hash = Sha256::new();
     hash.update(format!("metier.power-training/1\n{}\n{:?}\n", group.name(), plan.validation));
     if plan.is_dyn_additive {

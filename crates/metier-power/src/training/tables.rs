@@ -1,39 +1,39 @@
 //! The tables that are learned from: one for each source, group of features and output type.
 
-use super::{Known, Plan};
+use super::{PipelinePlan, TrainingKnowledge};
 use crate::Error;
-use crate::extract::{self, Settings};
-use crate::frame::Frame;
-use crate::isolate::{self, About, Isolator, Judge};
-use crate::pipeline::Pipeline;
-use crate::vocabulary::{FeatureGroup, OutputType, Source};
+use crate::extract::{self, ExtractSettings};
+use crate::frame::FeatureFrame;
+use crate::isolate::{self, BackgroundPredictor, PowerIsolator, TableSubject};
+use crate::kepler_terms::{EnergySource, FeatureGroup, OutputType};
+use crate::pipeline::PredictorPipeline;
 
 /// A table, and what it is of.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Table {
+pub struct PowerTable {
     /// Where energy was read.
-    pub source: Source,
+    pub source: EnergySource,
     /// Whether idle power is part of it.
     pub output_type: OutputType,
     pub group: FeatureGroup,
-    pub frame: Frame,
+    pub frame: FeatureFrame,
 }
 
 /// All tables of a response.
 #[derive(Debug, Clone, Default)]
-pub struct Tables {
-    pub list: Vec<Table>,
+pub struct PowerTables {
+    pub list: Vec<PowerTable>,
     /// What could not be made, in words.
     pub warnings: Vec<String>,
 }
 
 /// Makes them. A group that has no rows is said and left out; a source that is not there, or no whole group, is an error.
 pub fn tables(
-    response: &crate::response::Response,
-    known: Known<'_>,
-    plan: &Plan,
+    response: &crate::response::KeplerResponse,
+    known: TrainingKnowledge<'_>,
+    plan: &PipelinePlan,
     node_type: u32,
-) -> Result<Tables, Error> {
+) -> Result<PowerTables, Error> {
     let whole = extract::groups(response, plan.vm);
     if let Some(group) = plan.groups.iter().find(|group| !whole.contains(group)) {
         return Err(not_whole(response, *group, plan.vm));
@@ -62,25 +62,25 @@ pub fn tables(
             },
         });
     }
-    let mut tables = Tables::default();
+    let mut tables = PowerTables::default();
     for source in &plan.sources {
         for group in &groups {
-            let settings = Settings {
+            let settings = ExtractSettings {
                 vm: plan.vm,
                 node_type,
                 timing: plan.timing,
                 extractor: plan.extractor,
-                ..Settings::new(*source, *group)
+                ..ExtractSettings::new(*source, *group)
             };
             if !plan.abs_trainers.is_empty() {
                 let frame = extract::extract(response, &settings)?.frame;
                 tables.add(*source, OutputType::AbsPower, *group, frame);
             }
             if !plan.dyn_trainers.is_empty() {
-                let settings = Settings { by_container: true, ..settings };
+                let settings = ExtractSettings { by_container: true, ..settings };
                 let frame = extract::extract(response, &settings)?.frame;
-                let about = About { source: *source, group: *group };
-                match isolated(&frame, about, known, plan)? {
+                let about = TableSubject { source: *source, group: *group };
+                match isolate_power(&frame, about, known, plan)? {
                     Some(frame) => tables.add(*source, OutputType::DynPower, *group, frame),
                     None => tables.warnings.push(format!(
                         "{} {}: isolator {} gives no DynPower rows",
@@ -98,11 +98,11 @@ pub fn tables(
     }
 }
 
-impl Tables {
+impl PowerTables {
     /// Puts the rows of other tables behind those of the same kind; what is new is added.
     pub fn append(&mut self, others: Self) -> Result<(), Error> {
         for other in others.list {
-            let is_same = |table: &&mut Table| {
+            let is_same = |table: &&mut PowerTable| {
                 (table.source, table.output_type, table.group)
                     == (other.source, other.output_type, other.group)
             };
@@ -115,12 +115,18 @@ impl Tables {
         Ok(())
     }
 
-    fn add(&mut self, source: Source, output_type: OutputType, group: FeatureGroup, frame: Frame) {
+    fn add(
+        &mut self,
+        source: EnergySource,
+        output_type: OutputType,
+        group: FeatureGroup,
+        frame: FeatureFrame,
+    ) {
         if frame.is_empty() {
             let (source, kind, group) = (source.name(), output_type.name(), group.name());
             self.warnings.push(format!("{source} {kind} {group}: no rows"));
         } else {
-            self.list.push(Table { source, output_type, group, frame });
+            self.list.push(PowerTable { source, output_type, group, frame });
         }
     }
 }
@@ -131,7 +137,7 @@ fn no_names(group: FeatureGroup) -> Error {
     Error::Word { field: "feature group", got: group.name().to_string(), want }
 }
 
-fn not_whole(response: &crate::response::Response, group: FeatureGroup, vm: bool) -> Error {
+fn not_whole(response: &crate::response::KeplerResponse, group: FeatureGroup, vm: bool) -> Error {
     if group.features().is_empty() {
         return no_names(group);
     }
@@ -146,12 +152,17 @@ fn not_whole(response: &crate::response::Response, group: FeatureGroup, vm: bool
 }
 
 /// The table without idle and background power. `None` where the isolator can give none.
-pub fn isolated(frame: &Frame, about: About, known: Known<'_>, plan: &Plan) -> Result<Option<Frame>, Error> {
+pub fn isolate_power(
+    frame: &FeatureFrame,
+    about: TableSubject,
+    known: TrainingKnowledge<'_>,
+    plan: &PipelinePlan,
+) -> Result<Option<FeatureFrame>, Error> {
     match plan.isolator {
-        Isolator::None => isolate::none(frame, about).map(Some),
-        Isolator::Min => isolate::min(frame, about).map(Some),
-        Isolator::Joint => isolate::joint(frame, about, &plan.hints).map(Some),
-        Isolator::Profile => {
+        PowerIsolator::None => isolate::sum_containers(frame, about).map(Some),
+        PowerIsolator::Min => isolate::subtract_minimum(frame, about).map(Some),
+        PowerIsolator::Joint => isolate::isolate_jointly(frame, about, &plan.hints).map(Some),
+        PowerIsolator::Profile => {
             let Some(idle) = known.idle else {
                 return Err(Error::table("isolator profile wants a profile of the idle machine"));
             };
@@ -159,30 +170,30 @@ pub fn isolated(frame: &Frame, about: About, known: Known<'_>, plan: &Plan) -> R
                 let source = about.source.name();
                 return Err(Error::table(format!("the profile of the idle machine has no source {source}")));
             };
-            isolate::profile(frame, about, profile, &idle.background)
+            isolate::subtract_profile(frame, about, profile, &idle.background)
         }
-        Isolator::Trainer => {
+        PowerIsolator::Trainer => {
             let Some(pipeline) = known.judges else {
                 return Err(Error::table("isolator trainer wants a pipeline of AbsPower predictors"));
             };
-            isolate::trainer(frame, about, &plan.hints, &judges(pipeline, about.source))
+            isolate::subtract_predicted(frame, about, &plan.hints, &judges(pipeline, about.source))
         }
     }
 }
 
 /// The AbsPower predictors of a pipeline that can be asked.
-pub fn judges(pipeline: &Pipeline, source: Source) -> Vec<Judge> {
+pub fn judges(pipeline: &PredictorPipeline, source: EnergySource) -> Vec<BackgroundPredictor> {
     let models = pipeline.models.iter().filter(|model| {
         model.output_type == OutputType::AbsPower && model.source == source && model.is_usable()
     });
-    let judge = |model: &crate::pipeline::Model| {
-        Some(Judge { formulas: model.formulas().ok()?, mae: model.error("mae")? })
+    let judge = |model: &crate::pipeline::PipelineModel| {
+        Some(BackgroundPredictor { formulas: model.formulas().ok()?, mae: model.error("mae")? })
     };
     models.filter_map(judge).collect()
 }
 
 /// Whether a table can be learned from: all columns are there, and every cell is a number.
-pub fn check(frame: &Frame, source: Source, group: FeatureGroup) -> Result<(), Error> {
+pub fn check(frame: &FeatureFrame, source: EnergySource, group: FeatureGroup) -> Result<(), Error> {
     if group.features().is_empty() {
         return Err(no_names(group));
     }

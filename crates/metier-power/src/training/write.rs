@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::errors::errors_of;
-use super::{Entry, Plan, Table};
+use super::{PipelinePlan, PowerTable, TrainedEntry};
 use crate::Error;
+use crate::kepler_terms::{EnergySource, ModelName, OutputType, PowerTrainer};
 use crate::node::MachineSpec;
 use crate::pipeline::{group_folder, predictor_metadata, read_metadata, replace, write_metadata};
-use crate::profile::Idle;
-use crate::trainers::Trained;
-use crate::vocabulary::{ModelName, OutputType, Source, Trainer};
+use crate::profile::IdleProfile;
+use crate::trainers::TrainedPredictor;
 
 /// Where a predictor's folder is.
-pub fn place(folder: &Path, table: &Table, name: &ModelName) -> PathBuf {
+pub fn place(folder: &Path, table: &PowerTable, name: &ModelName) -> PathBuf {
     group_folder(folder, table.source, table.output_type, table.group).join(name.to_string())
 }
 
@@ -32,8 +32,8 @@ fn rounded(value: f64) -> f64 {
 /// Writes a predictor: its folder, and the archive that is served.
 pub fn model(
     place: &Path,
-    entry: &Entry,
-    trained: &Trained,
+    entry: &TrainedEntry,
+    trained: &TrainedPredictor,
     spec: Option<&MachineSpec>,
     digest: &str,
 ) -> Result<(), Error> {
@@ -46,11 +46,11 @@ pub fn model(
     // The worst component's; -1 where there is none, as the original writes it.
     set("mape", json!(entry.mape().map_or(-1.0, rounded)));
     set("rows", json!(entry.rows));
-    for one in &entry.held_out {
-        let component = one.component.name();
-        set(&format!("{component}_mae"), json!(rounded(one.mae)));
-        set(&format!("{component}_mape"), json!(one.mape.map_or(-1.0, |ratio| rounded(ratio * 100.0))));
-        if let Some(coverage) = one.coverage {
+    for out in &entry.held_out {
+        let component = out.component.name();
+        set(&format!("{component}_mae"), json!(rounded(out.mae)));
+        set(&format!("{component}_mape"), json!(out.mape.map_or(-1.0, |ratio| rounded(ratio * 100.0))));
+        if let Some(coverage) = out.coverage {
             set(&format!("{component}_coverage"), json!(rounded(coverage)));
         }
     }
@@ -81,7 +81,7 @@ pub fn model(
 }
 
 /// Keeps the table, as `preprocessed_data` does.
-pub fn table(folder: &Path, table: &Table, plan: &Plan) -> Result<(), Error> {
+pub fn table(folder: &Path, table: &PowerTable, plan: &PipelinePlan) -> Result<(), Error> {
     let folder = folder.join("preprocessed_data");
     fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
     let (source, group) = (table.source.name(), table.group.name());
@@ -97,7 +97,7 @@ pub fn table(folder: &Path, table: &Table, plan: &Plan) -> Result<(), Error> {
 }
 
 /// The profile of the idle machine, for each source.
-pub fn profiles(folder: &Path, idle: &Idle, node_type: u32) -> Result<(), Error> {
+pub fn profiles(folder: &Path, idle: &IdleProfile, node_type: u32) -> Result<(), Error> {
     let folder = folder.join("profile");
     fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
     for (source, profile) in &idle.levels {
@@ -109,10 +109,10 @@ pub fn profiles(folder: &Path, idle: &Idle, node_type: u32) -> Result<(), Error>
 }
 
 /// What the whole pipeline is: metadata, and a table of errors for each source and output type.
-pub fn pipeline(folder: &Path, plan: &Plan) -> Result<(), Error> {
+pub fn pipeline(folder: &Path, plan: &PipelinePlan) -> Result<(), Error> {
     let mut about = read_metadata(folder);
     let names =
-        |trainers: &[Trainer]| json!(trainers.iter().map(|trainer| trainer.name()).collect::<Vec<_>>());
+        |trainers: &[PowerTrainer]| json!(trainers.iter().map(|trainer| trainer.name()).collect::<Vec<_>>());
     about.insert("name".into(), json!(plan.name));
     about.insert("isolator".into(), json!(plan.isolator.name()));
     about.insert("extractor".into(), json!(plan.extractor.name()));
@@ -127,14 +127,18 @@ pub fn pipeline(folder: &Path, plan: &Plan) -> Result<(), Error> {
 
 /// Writes `<source>_<output type>_model_metadata.csv` of all predictors that a folder holds.
 pub fn tables_of_errors(folder: &Path) -> Result<(), Error> {
-    for source in Source::ALL {
+    for source in EnergySource::ALL {
         for output_type in OutputType::ALL {
             let rows = errors_of(folder, source, output_type)?;
             if rows.is_empty() {
                 continue;
             }
             let errors = |end: &str| {
-                source.components().iter().map(move |one| format!("{}_{end}", one.name())).collect::<Vec<_>>()
+                source
+                    .components()
+                    .iter()
+                    .map(move |component| format!("{}_{end}", component.name()))
+                    .collect::<Vec<_>>()
             };
             let mut header: Vec<String> = [
                 "model_name",
@@ -162,7 +166,7 @@ pub fn tables_of_errors(folder: &Path) -> Result<(), Error> {
                         Value::Array(list) => {
                             let names: Vec<String> = list
                                 .iter()
-                                .map(|one| format!("'{}'", one.as_str().unwrap_or_default()))
+                                .map(|value| format!("'{}'", value.as_str().unwrap_or_default()))
                                 .collect();
                             format!("[{}]", names.join(", "))
                         }

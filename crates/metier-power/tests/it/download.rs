@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use metier_power::catalog::PipelineCatalog;
-use metier_power::pipeline::{Download, Place};
-use metier_power::vocabulary::Source;
+use metier_power::kepler_terms::EnergySource;
+use metier_power::pipeline::{PipelineDownload, PipelineLocation};
 
 /// What the next client is told.
 enum Say {
@@ -95,17 +95,17 @@ fn pipeline(bias: f64) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-fn place(server: &Server, folder: &Path) -> Place {
-    let mut download = Download::new(&format!("http://{}/std.zip", server.address), folder).unwrap();
+fn place(server: &Server, folder: &Path) -> PipelineLocation {
+    let mut download = PipelineDownload::new(&format!("http://{}/std.zip", server.address), folder).unwrap();
     download.limits.silence = Duration::from_millis(300);
     download.limits.bytes = 100_000;
-    Place::Address(download)
+    PipelineLocation::Address(download)
 }
 
 /// The weights that answer, if the pipeline is there.
 fn weights(shelf: &PipelineCatalog) -> Option<String> {
     let registry = shelf.registry();
-    let pipeline = registry.active(Source::Acpi)?;
+    let pipeline = registry.active(EnergySource::Acpi)?;
     (pipeline.name == "std").then(|| pipeline.models[0].weights.as_deref().unwrap().to_string())
 }
 
@@ -143,7 +143,7 @@ fn a_failed_download_keeps_what_is_there_and_says_why() {
             "{word}: {warnings:?}"
         );
         assert!(weights(&shelf).unwrap().contains("1.25"), "after {word}");
-        assert!(shelf.fetched().values().all(Result::is_err), "{word}");
+        assert!(shelf.fetch_results().values().all(Result::is_err), "{word}");
     }
     let files: Vec<String> =
         std::fs::read_dir(folder.path().read_dir().unwrap().next().unwrap().unwrap().path())
@@ -178,11 +178,12 @@ fn an_address_where_nobody_is_costs_nothing_but_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let place =
-        Place::read(&format!("http://user:secret@{address}/std.zip?key=secret"), folder.path()).unwrap();
+        PipelineLocation::read(&format!("http://user:secret@{address}/std.zip?key=secret"), folder.path())
+            .unwrap();
     let (shelf, _) = PipelineCatalog::open(vec![place], None).unwrap();
     let warnings = shelf.reload();
     assert!(warnings[0].contains("/std.zip") && !warnings[0].contains("secret"), "{warnings:?}");
-    assert_eq!(shelf.registry().active(Source::Acpi).unwrap().name, "metier-defaults");
+    assert_eq!(shelf.registry().active(EnergySource::Acpi).unwrap().name, "metier-defaults");
 }
 
 #[test]
@@ -209,7 +210,7 @@ fn two_who_fetch_at_once_do_not_write_into_each_others_file() {
         told.recv().unwrap();
         first.write_all(&torn).unwrap();
     });
-    let download = Download::new(&format!("http://{address}/std.zip"), folder.path()).unwrap();
+    let download = PipelineDownload::new(&format!("http://{address}/std.zip"), folder.path()).unwrap();
     let other = download.clone();
     let slow = std::thread::spawn(move || other.fetch());
     has_begun.recv().unwrap();
@@ -226,5 +227,5 @@ fn two_who_fetch_at_once_do_not_write_into_each_others_file() {
     assert!(download.fetch().unwrap());
     go.send(()).unwrap();
     assert!(slow.join().unwrap().is_err());
-    assert_eq!(std::fs::read(download.kept().unwrap()).unwrap(), whole);
+    assert_eq!(std::fs::read(download.downloaded_file().unwrap()).unwrap(), whole);
 }

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use metier_power::extract::{self, Extractor, Settings};
-use metier_power::frame::Frame;
-use metier_power::isolate::{self, About};
-use metier_power::profile::{self, Profile};
-use metier_power::response::Response;
-use metier_power::vocabulary::{FeatureGroup, Source};
+use metier_power::extract::{self, ExtractSettings, TableExtractor};
+use metier_power::frame::FeatureFrame;
+use metier_power::isolate::{self, TableSubject};
+use metier_power::kepler_terms::{EnergySource, FeatureGroup};
+use metier_power::profile::{self, IdleLevels};
+use metier_power::response::KeplerResponse;
 use serde_json::Value;
 
-const SOURCES: [Source; 2] = [Source::RaplSysfs, Source::Acpi];
+const SOURCES: [EnergySource; 2] = [EnergySource::RaplSysfs, EnergySource::Acpi];
 const GROUPS: [FeatureGroup; 2] = [FeatureGroup::BpfOnly, FeatureGroup::CounterOnly];
 
-fn shared() -> Option<(PathBuf, Response)> {
+fn shared() -> Option<(PathBuf, KeplerResponse)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/kepler");
     if !folder.exists() {
         eprintln!("SKIP: golden data of Kepler, because ../shared/data/kepler is not there");
         return None;
     }
-    let idle = Response::read(&fs::read(folder.join("prom/idle.json")).unwrap()).unwrap();
+    let idle = KeplerResponse::read(&fs::read(folder.join("prom/idle.json")).unwrap()).unwrap();
     Some((folder, idle))
 }
 
@@ -31,14 +31,14 @@ fn close(got: f64, want: f64) -> bool {
 }
 
 /// Rows by time and id: the same, with the same columns.
-fn assert_same(got: &Frame, want: &Frame, what: &str) {
-    let keyed = |frame: &Frame| -> BTreeMap<(u64, String), usize> {
+fn assert_same(got: &FeatureFrame, want: &FeatureFrame, what: &str) {
+    let keyed = |frame: &FeatureFrame| -> BTreeMap<(u64, String), usize> {
         let id = |row: usize| frame.ids.as_ref().map_or(String::new(), |ids| ids[row].clone());
         (0..frame.len()).map(|row| ((frame.timestamps[row].to_bits(), id(row)), row)).collect()
     };
     let (ours, theirs) = (keyed(got), keyed(want));
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{what}");
-    let names = |frame: &Frame| {
+    let names = |frame: &FeatureFrame| {
         let mut names: Vec<String> = frame.names().map(str::to_string).collect();
         names.sort_unstable();
         names
@@ -61,17 +61,17 @@ fn assert_same(got: &Frame, want: &Frame, what: &str) {
 fn extracted_and_isolated_tables_are_the_recorded_ones() {
     let Some((folder, idle)) = shared() else { return };
     let golden = |name: &str| {
-        Frame::read_csv(fs::File::open(folder.join("golden/extract").join(name)).unwrap()).unwrap()
+        FeatureFrame::read_csv(fs::File::open(folder.join("golden/extract").join(name)).unwrap()).unwrap()
     };
     let meta: Value =
         serde_json::from_str(&fs::read_to_string(folder.join("golden/extract/meta.json")).unwrap()).unwrap();
     for source in SOURCES {
         let watts = profile::watts(&idle, source).unwrap();
-        let level = Profile::of(&watts, source).unwrap();
+        let level = IdleLevels::of(&watts, source).unwrap();
         for group in GROUPS {
             let end = format!("{}_{}.csv", source.name(), group.name());
             for (by_container, word) in [(false, "abs"), (true, "container")] {
-                let settings = Settings { by_container, ..Settings::new(source, group) };
+                let settings = ExtractSettings { by_container, ..ExtractSettings::new(source, group) };
                 let got = extract::extract(&idle, &settings).unwrap();
                 let name = format!("extract_{word}_{end}");
                 assert_same(&got.frame, &golden(&name), &name);
@@ -81,10 +81,10 @@ fn extracted_and_isolated_tables_are_the_recorded_ones() {
                     assert!((correlation.unwrap() - want).abs() < 1e-9, "{name} {feature}");
                 }
                 if by_container {
-                    let about = About { source, group };
-                    let none = isolate::none(&got.frame, about).unwrap();
+                    let about = TableSubject { source, group };
+                    let none = isolate::sum_containers(&got.frame, about).unwrap();
                     assert_same(&none, &golden(&format!("isolate_none_{end}")), "none");
-                    let min = isolate::min(&got.frame, about).unwrap();
+                    let min = isolate::subtract_minimum(&got.frame, about).unwrap();
                     let want = golden(&format!("isolate_min_{end}"));
                     assert_eq!(min.len(), want.len());
                     for name in want.names() {
@@ -97,9 +97,10 @@ fn extracted_and_isolated_tables_are_the_recorded_ones() {
                         }
                     }
                     // Every container runs on the idle machine: nothing is left, on purpose.
-                    let left = isolate::profile(&got.frame, about, &level, &profile::background(&idle))
-                        .unwrap()
-                        .unwrap();
+                    let left =
+                        isolate::subtract_profile(&got.frame, about, &level, &profile::background(&idle))
+                            .unwrap()
+                            .unwrap();
                     assert_eq!(left.len(), golden(&format!("isolate_profile_{end}")).len());
                 }
             }
@@ -114,7 +115,7 @@ fn the_recorded_profile_is_ours_where_its_faults_are_repeated() {
         serde_json::from_str(&fs::read_to_string(folder.join("golden/profile_idle.json")).unwrap()).unwrap();
     for source in SOURCES {
         let watts = profile::watts(&idle, source).unwrap();
-        let got = Profile::as_published(&watts, source).unwrap().to_json(0);
+        let got = IdleLevels::as_published(&watts, source).unwrap().to_json(0);
         for (component, levels) in golden[source.name()].as_object().unwrap() {
             for key in ["min_watt", "max_watt", "#unit"] {
                 let (got, want) = (&got[component]["0"][key], &levels["0"][key]);
@@ -125,7 +126,7 @@ fn the_recorded_profile_is_ours_where_its_faults_are_repeated() {
             }
         }
         // And what is right: watts, and cores without what is no core.
-        let right = Profile::of(&watts, source).unwrap();
+        let right = IdleLevels::of(&watts, source).unwrap();
         assert!(right.0.values().all(|level| level.units == 1));
         assert!(right.0.values().any(|level| level.max_watt > 50.0), "{right:?}");
     }
@@ -138,7 +139,8 @@ fn groups_and_sources_are_found_in_the_answer() {
     assert_eq!(names, ["CounterOnly", "BPFOnly", "BPFIRQ", "CounterIRQCombined", "Basic"]);
     assert_eq!(extract::sources(&idle), SOURCES);
     let missing =
-        extract::extract(&idle, &Settings::new(Source::Redfish, FeatureGroup::BpfOnly)).unwrap_err();
+        extract::extract(&idle, &ExtractSettings::new(EnergySource::Redfish, FeatureGroup::BpfOnly))
+            .unwrap_err();
     assert!(missing.to_string().contains("redfish"), "{missing}");
 }
 
@@ -158,9 +160,11 @@ fn the_smooth_extractor_loses_the_first_rows_and_keeps_a_constant() {
         series(container, 2.0),
         series(r#""source":"acpi","mode":"dynamic""#, 100.0)
     );
-    let response = Response::read(text.as_bytes()).unwrap();
-    let settings =
-        Settings { extractor: Extractor::Smooth, ..Settings::new(Source::Acpi, FeatureGroup::BpfOnly) };
+    let response = KeplerResponse::read(text.as_bytes()).unwrap();
+    let settings = ExtractSettings {
+        extractor: TableExtractor::Smooth,
+        ..ExtractSettings::new(EnergySource::Acpi, FeatureGroup::BpfOnly)
+    };
     let frame = extract::extract(&response, &settings).unwrap().frame;
     assert_eq!(frame.len(), 40 - 29);
     assert!(frame.column("bpf_cpu_time_ms").unwrap().iter().all(|value| close(*value, 40.0)));
@@ -181,9 +185,9 @@ fn accelerators_are_the_nodes_and_taken_as_they_are() {
             { "metric": { "type": "cipher" }, "values": busy(10.0) },
         ],
     });
-    let response = Response::read(text.to_string().as_bytes()).unwrap();
+    let response = KeplerResponse::read(text.to_string().as_bytes()).unwrap();
     assert_eq!(extract::groups(&response, false), [FeatureGroup::AcceleratorOnly]);
-    let settings = Settings::new(Source::Acpi, FeatureGroup::AcceleratorOnly);
+    let settings = ExtractSettings::new(EnergySource::Acpi, FeatureGroup::AcceleratorOnly);
     let frame = extract::extract(&response, &settings).unwrap().frame;
     assert_eq!(frame.column("accelerator_intel_qat").unwrap(), [11.0, 22.0, 33.0, 44.0]);
     assert_eq!(frame.column("platform_power").unwrap(), [100.0; 4]);
@@ -212,9 +216,9 @@ fn packages_are_told_apart_where_their_shares_are_known() {
             { "metric": container("b", ("pkg_id", "0")), "values": gauge(0.0) }, { "metric": container("b", ("pkg_id", "1")), "values": gauge(0.6) },
         ],
     });
-    let settings = Settings::new(Source::RaplSysfs, FeatureGroup::BpfOnly);
-    let of = |text: &Value, settings: &Settings| {
-        let response = Response::read(text.to_string().as_bytes()).unwrap();
+    let settings = ExtractSettings::new(EnergySource::RaplSysfs, FeatureGroup::BpfOnly);
+    let of = |text: &Value, settings: &ExtractSettings| {
+        let response = KeplerResponse::read(text.to_string().as_bytes()).unwrap();
         extract::extract(&response, settings).unwrap().frame
     };
     let apart = of(&text, &settings);
@@ -235,18 +239,20 @@ fn packages_are_told_apart_where_their_shares_are_known() {
         close(name, want);
     }
     assert!(apart.column("package_power").is_none() && apart.column("packge_ratio_package").is_none());
-    let by_container = of(&text, &Settings { by_container: true, ..settings });
+    let by_container = of(&text, &ExtractSettings { by_container: true, ..settings });
     assert_eq!((by_container.len(), by_container.column("packge_ratio_0").unwrap()[0]), (10, 0.75));
     // Whoever learns or isolates takes them together: the same as where nobody tells them apart.
     text.as_object_mut().unwrap().remove("kepler_container_cpu_usage_per_package_ratio");
-    let whole = of(&text, &Settings { by_container: true, ..settings });
-    let about = About { source: Source::RaplSysfs, group: FeatureGroup::BpfOnly };
-    for component in Source::RaplSysfs.components() {
+    let whole = of(&text, &ExtractSettings { by_container: true, ..settings });
+    let about = TableSubject { source: EnergySource::RaplSysfs, group: FeatureGroup::BpfOnly };
+    for component in EnergySource::RaplSysfs.components() {
         assert_eq!(by_container.watts(*component), whole.watts(*component));
-        let least = |frame: &Frame| isolate::min(frame, about).unwrap().watts(*component);
+        let least = |frame: &FeatureFrame| isolate::subtract_minimum(frame, about).unwrap().watts(*component);
         assert_eq!(least(&by_container), least(&whole));
-        let joint = |frame: &Frame| {
-            isolate::joint(frame, about, &isolate::Hints::default()).unwrap().watts(*component)
+        let joint = |frame: &FeatureFrame| {
+            isolate::isolate_jointly(frame, about, &isolate::BackgroundHints::default())
+                .unwrap()
+                .watts(*component)
         };
         assert_eq!(joint(&by_container), joint(&whole));
     }

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use metier_learn::xgboost::XGBoost;
-use metier_power::formula::{Curve, Formula, Kind};
-use metier_power::node::{Index, MachineSpec};
-use metier_power::vocabulary::{Component, ModelName};
-use metier_power::weights::Weights;
+use metier_learn::xgboost::XgboostPredictor;
+use metier_power::formula::{CurveForm, FormulaKind, PowerFormula};
+use metier_power::kepler_terms::{ModelName, PowerComponent};
+use metier_power::node::{MachineSpec, NodeTypeIndex};
+use metier_power::weights::KeplerWeights;
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn list(value: &Value) -> Vec<f64> {
 }
 
 /// The formula of a recorded predictor: from XGBoost's file, or from the recorded parameters. `None` for what exists only as a pickle.
-fn formula(folder: &std::path::Path, entry: &Value, component: Component) -> Option<Formula> {
+fn formula(folder: &std::path::Path, entry: &Value, component: PowerComponent) -> Option<PowerFormula> {
     let name = ModelName::read(entry["model"].as_str().unwrap()).unwrap();
     let path = entry["path"].as_str().unwrap();
     let features: Vec<String> =
@@ -40,30 +40,32 @@ fn formula(folder: &std::path::Path, entry: &Value, component: Component) -> Opt
         let pipeline = path.split('/').next().unwrap();
         let file =
             format!("{pipeline}/xgboost_AbsPower_BPFOnly_{}/{}.json", name.node_type, component.name());
-        Kind::XGBoost(Box::new(XGBoost::read(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap()))
+        FormulaKind::XGBoost(Box::new(
+            XgboostPredictor::parse(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap(),
+        ))
     } else {
         let parameters = entry.get("params")?.get(component.name())?;
         match name.trainer.as_str() {
-            "PolynomialRegressionTrainer" => Kind::Polynomial {
+            "PolynomialRegressionTrainer" => FormulaKind::Polynomial {
                 bias: parameters["intercept"].as_f64().unwrap(),
                 weights: list(&parameters["coef"]),
             },
-            "SGDRegressorTrainer" | "LinearRegressionTrainer" => Kind::Linear {
+            "SGDRegressorTrainer" | "LinearRegressionTrainer" => FormulaKind::Linear {
                 bias: parameters["intercept"].as_f64().unwrap(),
                 weights: list(&parameters["coef"]),
             },
             other => {
                 let curve = match other {
-                    "ExponentialRegressionTrainer" => Curve::Exponential,
-                    "LogarithmicRegressionTrainer" => Curve::Logarithmic,
-                    "LogisticRegressionTrainer" => Curve::Logistic,
+                    "ExponentialRegressionTrainer" => CurveForm::Exponential,
+                    "LogarithmicRegressionTrainer" => CurveForm::Logarithmic,
+                    "LogisticRegressionTrainer" => CurveForm::Logistic,
                     other => panic!("{other}"),
                 };
-                Kind::Curve { curve, weights: list(&parameters["popt"]) }
+                FormulaKind::Curve { curve, weights: list(&parameters["popt"]) }
             }
         }
     };
-    Some(Formula::new(component, features, scale, kind))
+    Some(PowerFormula::new(component, features, scale, kind))
 }
 
 #[test]
@@ -74,7 +76,7 @@ fn recorded_predictions_are_ours() {
     for entry in golden.as_array().unwrap() {
         let mut has = false;
         for (component, powers) in entry["powers"].as_object().unwrap() {
-            let Some(formula) = formula(&folder, entry, Component::named(component).unwrap()) else {
+            let Some(formula) = formula(&folder, entry, PowerComponent::named(component).unwrap()) else {
                 continue;
             };
             has = true;
@@ -110,7 +112,7 @@ fn weights_that_are_published_give_the_recorded_numbers_too() {
         let weights = json(&folder, &format!("{pipeline}/weights_half.json"));
         let Some(weights) = weights.get(format!("{path}/{model}.json")) else { continue };
         let trainer = ModelName::read(model).unwrap().trainer;
-        for (component, formula) in Weights::read(weights).unwrap().formulas(&trainer).unwrap() {
+        for (component, formula) in KeplerWeights::read(weights).unwrap().formulas(&trainer).unwrap() {
             let powers = list(&entry["powers"][component.name()]);
             for (row, want) in entry["inputs"].as_array().unwrap().iter().zip(powers) {
                 let got = formula.watts(&list(row)).unwrap();
@@ -129,7 +131,7 @@ fn weights_that_are_published_give_the_recorded_numbers_too() {
 fn recorded_similarities_are_ours() {
     let Some(folder) = shared() else { return };
     let index = std::fs::read_to_string(folder.join("specpower-0.7.11/node_type_index.json")).unwrap();
-    let index = Index::read(&index).unwrap();
+    let index = NodeTypeIndex::read(&index).unwrap();
     let golden = json(&folder, "golden/similarity_specpower.json");
     let golden = golden.as_array().unwrap();
     assert_eq!(golden.len(), 30);
@@ -147,7 +149,7 @@ fn recorded_node_types_are_ours() {
     let mut indices = BTreeMap::new();
     for (source, pipeline) in [("rapl-sysfs", "ec2-0.7.11"), ("acpi", "specpower-0.7.11")] {
         let text = std::fs::read_to_string(folder.join(pipeline).join("node_type_index.json")).unwrap();
-        indices.insert(source, Index::read(&text).unwrap());
+        indices.insert(source, NodeTypeIndex::read(&text).unwrap());
     }
     let (mut compared, mut wrong) = (0, Vec::new());
     for entry in json(&folder, "golden/model_selection.json").as_array().unwrap() {

@@ -2,28 +2,28 @@
 
 use std::sync::{Arc, Barrier};
 
-use metier_power::catalog::{PipelineCatalog, Upload};
-use metier_power::estimate::Estimator;
+use metier_power::catalog::{PipelineCatalog, PredictorUpload};
+use metier_power::estimate::PowerEstimator;
 use metier_power::node::MachineSpec;
-use metier_power::selection::Registry;
+use metier_power::selection::PipelineRegistry;
 use serde_json::{Value, json};
 
 /// A pipeline with one straight line that starts at so many watts.
-fn registry(bias: f64) -> Arc<Registry> {
+fn registry(bias: f64) -> Arc<PipelineRegistry> {
     let folder = tempfile::tempdir().unwrap();
     let (shelf, _) = PipelineCatalog::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
     let upload = json!({ "pipeline": "ours", "model_name": "SGDRegressorTrainer_0", "source": "acpi", "output_type": "AbsPower", "feature_group": "BPFOnly",
         "mae": 1.0, "weights": { "platform": { "All_Weights": { "Bias_Weight": bias, "Numerical_Variables": {
             "bpf_cpu_time_ms": { "scale": 1.0, "weight": 1.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 100.0 } } } } } });
-    shelf.upload(&Upload::read(&upload).unwrap()).unwrap();
+    shelf.upload(&PredictorUpload::read(&upload).unwrap()).unwrap();
     shelf.registry()
 }
 
-fn estimator(registry: &Registry) -> Estimator {
-    Estimator::new(registry.clone(), MachineSpec::default()).unwrap()
+fn estimator(registry: &PipelineRegistry) -> PowerEstimator {
+    PowerEstimator::new(registry.clone(), MachineSpec::default()).unwrap()
 }
 
-fn watts(estimator: &Estimator, metrics: &[&str], row: &[f64], system: (&[&str], &[f64])) -> f64 {
+fn watts(estimator: &PowerEstimator, metrics: &[&str], row: &[f64], system: (&[&str], &[f64])) -> f64 {
     let request = json!({ "metrics": metrics, "values": [row], "output_type": "AbsPower", "source": "acpi", "system_features": system.0,
         "system_values": system.1 });
     let mut reply = Vec::new();

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use metier_power::catalog::PipelineCatalog;
-use metier_power::estimate::Estimator;
-use metier_power::isolate::Isolator;
+use metier_power::estimate::PowerEstimator;
+use metier_power::isolate::PowerIsolator;
+use metier_power::kepler_terms::{EnergySource, OutputType, PowerTrainer};
 use metier_power::node::MachineSpec;
 use metier_power::online::{self, promotions};
-use metier_power::pipeline::Place;
-use metier_power::response::Response;
-use metier_power::training::{self, Known, Plan};
-use metier_power::vocabulary::{OutputType, Source, Trainer};
+use metier_power::pipeline::PipelineLocation;
+use metier_power::response::KeplerResponse;
+use metier_power::training::{self, PipelinePlan, TrainingKnowledge};
 use metier_predict::lifecycle::PromotionDecision;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn counter(labels: &Value, rate: impl Fn(usize) -> f64) -> Value {
 }
 
 /// A machine that takes `idle` W, and for two containers more the more they do, with a bend that no straight line follows.
-fn response(idle: f64, bend: f64) -> Response {
+fn response(idle: f64, bend: f64) -> KeplerResponse {
     let load = |step: usize, one: usize| 150.0 * (((step / 4) * (3 + 4 * one)) % 7) as f64;
     let watts = |step: usize| {
         let all = load(step, 0) + load(step, 1);
@@ -45,7 +45,7 @@ fn response(idle: f64, bend: f64) -> Response {
         "kepler_container_bpf_page_cache_hit_total": [counter(&of(0), |_| 1.0), counter(&of(1), |step| (step % 3) as f64)],
         "kepler_node_platform_joules_total": [counter(&json!({ "source": "acpi", "mode": "dynamic" }), watts)],
     });
-    Response::read(text.to_string().as_bytes()).unwrap()
+    KeplerResponse::read(text.to_string().as_bytes()).unwrap()
 }
 
 proptest! {
@@ -59,19 +59,19 @@ proptest! {
         trees_only in any::<bool>(),
     ) {
         let folder = tempfile::tempdir().unwrap();
-        let mut settings = online::Settings::new(folder.path().to_path_buf());
+        let mut settings = online::OnlineSettings::new(folder.path().to_path_buf());
         if trees_only {
-            settings.trainers = vec![Trainer::Xgboost];
+            settings.trainers = vec![PowerTrainer::Xgboost];
         }
         // What runs is bad enough for anything to be promoted.
         settings.margin = -1e9;
-        let (shelf, _) = PipelineCatalog::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
-        let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
+        let (shelf, _) = PipelineCatalog::open(vec![PipelineLocation::Path(folder.path().to_path_buf())], None).unwrap();
+        let estimator = PowerEstimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
         let now = "2026-11-17T10:00:00Z".parse().unwrap();
         let verdicts = online::round(&response(idle, bend), &estimator, &settings, now).unwrap();
         let verdict = verdicts.iter().find(|one| one.output_type == OutputType::DynPower).unwrap();
         prop_assert_eq!(verdict.decision, PromotionDecision::Promoted, "{:?}", verdict);
-        let promotion = &promotions(&folder.path().join("online"))[&(Source::Acpi, OutputType::DynPower)];
+        let promotion = &promotions(&folder.path().join("online"))[&(EnergySource::Acpi, OutputType::DynPower)];
 
         shelf.reread();
         estimator.replace(shelf.registry());
@@ -99,20 +99,21 @@ fn what_was_promoted_once_and_does_not_add_up_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let now = "2026-11-17T10:00:00Z".parse().unwrap();
     let response = response(60.0, 10.0);
-    let plan = Plan {
-        sources: vec![Source::Acpi],
-        isolator: Isolator::Joint,
+    let plan = PipelinePlan {
+        sources: vec![EnergySource::Acpi],
+        isolator: PowerIsolator::Joint,
         abs_trainers: Vec::new(),
-        dyn_trainers: vec![Trainer::Xgboost],
-        ..Plan::new("online", now)
+        dyn_trainers: vec![PowerTrainer::Xgboost],
+        ..PipelinePlan::new("online", now)
     };
-    let known = Known { idle: None, judges: None };
-    let go_on = &mut |_: training::Step<'_>| ControlFlow::Continue(());
+    let known = TrainingKnowledge { idle: None, judges: None };
+    let go_on = &mut |_: training::TrainingStep<'_>| ControlFlow::Continue(());
     training::train_from_responses(std::slice::from_ref(&response), known, &plan, folder.path(), go_on)
         .unwrap();
-    let (shelf, _) = PipelineCatalog::open(vec![Place::Path(folder.path().to_path_buf())], None).unwrap();
-    let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
-    let settings = online::Settings::new(folder.path().to_path_buf());
+    let (shelf, _) =
+        PipelineCatalog::open(vec![PipelineLocation::Path(folder.path().to_path_buf())], None).unwrap();
+    let estimator = PowerEstimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
+    let settings = online::OnlineSettings::new(folder.path().to_path_buf());
     // What somebody left who was killed is cleared away, and what may be in use is not.
     let (left, in_use) = (folder.path().join(".candidates-1"), folder.path().join(".candidates-2"));
     for folder in [&left, &in_use] {
@@ -120,7 +121,7 @@ fn what_was_promoted_once_and_does_not_add_up_is_replaced() {
     }
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
     std::fs::File::open(&left).unwrap().set_modified(long_ago).unwrap();
-    let of = |verdicts: Vec<online::Verdict>| {
+    let of = |verdicts: Vec<online::PromotionVerdict>| {
         verdicts.into_iter().find(|one| one.output_type == OutputType::DynPower).unwrap()
     };
     let first = of(online::round(&response, &estimator, &settings, now).unwrap());

@@ -6,11 +6,11 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use metier_power::catalog::{PipelineCatalog, Upload};
-use metier_power::pipeline::Place;
-use metier_power::selection::Registry;
-use metier_power::selection::{self, Request};
-use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
+use metier_power::catalog::{PipelineCatalog, PredictorUpload};
+use metier_power::kepler_terms::{EnergySource, FeatureGroup, OutputType};
+use metier_power::pipeline::PipelineLocation;
+use metier_power::selection::PipelineRegistry;
+use metier_power::selection::{self, ModelRequest};
 use serde_json::{Value, json};
 
 fn shared() -> Option<PathBuf> {
@@ -70,16 +70,17 @@ fn made_up(source: &str, group: &str, model: &str) -> Value {
         model if model.starts_with("Logistic") => all["CurveFit_Weights"] = json!([1, 1, 1, -1]),
         _ => all["CurveFit_Weights"] = json!([1, 1, -1]),
     }
-    let components = Source::named(source).unwrap().components();
+    let components = EnergySource::named(source).unwrap().components();
     components.iter().map(|component| (component.name().to_string(), json!({ "All_Weights": all }))).collect()
 }
 
 /// As the server has it: beside what is shipped.
-fn registry(shared: &Path, to: &Path) -> Arc<Registry> {
+fn registry(shared: &Path, to: &Path) -> Arc<PipelineRegistry> {
     for name in ["ec2-0.7.11", "specpower-0.7.11"] {
         lay_out(&shared.join(name), &to.join(name));
     }
-    let (shelf, warnings) = PipelineCatalog::open(vec![Place::Path(to.to_path_buf())], None).unwrap();
+    let (shelf, warnings) =
+        PipelineCatalog::open(vec![PipelineLocation::Path(to.to_path_buf())], None).unwrap();
     assert_eq!(warnings, Vec::<String>::new());
     shelf.registry()
 }
@@ -105,7 +106,7 @@ fn the_recorded_selections_are_ours() {
     let (mut equal, mut ties, mut differ, mut wrong) = (0, 0, Vec::new(), Vec::new());
     for entry in golden {
         let tag = entry["tag"].as_str().unwrap();
-        let request = Request::read(&entry["request"]).unwrap();
+        let request = ModelRequest::read(&entry["request"]).unwrap();
         let chosen = selection::select(&registry, &request, "mae", &|_| true).unwrap();
         let got = chosen.map(|chosen| chosen.model.full_name.clone());
         let want = entry["filename"].as_str().map(|name| name.trim_end_matches(".zip").to_string());
@@ -134,7 +135,7 @@ fn the_recorded_selections_are_ours() {
         // Of equal errors the original takes what the file system lists first.
         let error_of = |name: &str| {
             let pipeline = registry.active(request.source).unwrap();
-            let is_one = |model: &&metier_power::pipeline::Model| {
+            let is_one = |model: &&metier_power::pipeline::PipelineModel| {
                 model.full_name == name
                     && model.output_type == request.output_type
                     && model.group.is_within(&request.metrics)
@@ -170,10 +171,10 @@ fn the_recorded_best_models_are_ours() {
     for (query, entry) in golden {
         let parts: BTreeMap<&str, &str> =
             query.trim_start_matches('?').split('&').filter_map(|part| part.split_once('=')).collect();
-        let source = Source::asked(parts.get("energy-source").copied()).unwrap();
+        let source = EnergySource::from_request(parts.get("energy-source").copied()).unwrap();
         let group = parts.get("feature-group").map(|name| FeatureGroup::named(name).unwrap());
         for (output_type, groups) in entry["body"].as_object().unwrap() {
-            let request = Request::read(&json!({
+            let request = ModelRequest::read(&json!({
                 "metrics": [], "output_type": output_type, "source": source.name(), "loose_node_type": false,
                 "node_type": parts.get("node-type").map_or(-1, |number| number.parse::<i64>().unwrap()),
             }))
@@ -212,8 +213,8 @@ fn a_pipeline_in_a_zip_is_the_same_pipeline() {
     let (one, two) =
         (metier_power::pipeline::load(&unpacked).unwrap(), metier_power::pipeline::load(&packed).unwrap());
     assert_eq!((&one.name, &one.index), (&two.name, &two.index));
-    let names = |pipeline: &metier_power::pipeline::Pipeline| {
-        let of = |model: &metier_power::pipeline::Model| {
+    let names = |pipeline: &metier_power::pipeline::PredictorPipeline| {
+        let of = |model: &metier_power::pipeline::PipelineModel| {
             let archive = model.archive.as_ref().map(|archive| archive.bytes().unwrap());
             (model.full_name.clone(), model.group, model.errors.clone(), model.weights.clone(), archive)
         };
@@ -231,7 +232,7 @@ fn what_is_no_pipeline_is_left_out_and_said() {
     write("empty.zip", b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
     std::fs::create_dir_all(folder.path().join("hollow")).unwrap();
     write("hollow/metadata.json", b"{}");
-    let loaded = Registry::load(&[folder.path().to_path_buf(), folder.path().join("nowhere")]);
+    let loaded = PipelineRegistry::load(&[folder.path().to_path_buf(), folder.path().join("nowhere")]);
     assert!(loaded.registry.pipelines.is_empty());
     assert_eq!(loaded.warnings.len(), 4, "{:?}", loaded.warnings);
     for word in ["torn.zip", "empty.zip", "hollow", "nowhere"] {
@@ -251,7 +252,7 @@ fn filters_and_node_types_are_taken_at_their_word() {
     let ask = |extra: Value| {
         let mut body = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi" });
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        let request = Request::read(&body).unwrap();
+        let request = ModelRequest::read(&body).unwrap();
         selection::select(&registry, &request, "mae", &|_| true).unwrap().map(|chosen| chosen.model.clone())
     };
     assert!(ask(json!({ "filter": "mae:0.001" })).is_none());
@@ -273,7 +274,7 @@ fn what_is_uploaded_displaces_no_published_predictor() {
     let Some(shared) = shared() else { return };
     let (folder, uploads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     registry(&shared, folder.path());
-    let places = vec![Place::Path(folder.path().to_path_buf())];
+    let places = vec![PipelineLocation::Path(folder.path().to_path_buf())];
     let (shelf, _) = PipelineCatalog::open(places, Some(uploads.path().to_path_buf())).unwrap();
     let machine =
         json!({ "processor": "amd_opteron_6174", "cores": 24, "chips": 2, "memory": 16, "frequency": 2200 });
@@ -281,7 +282,8 @@ fn what_is_uploaded_displaces_no_published_predictor() {
         let body = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": output_type, "source": "acpi",
             "node_type": 0, "weight": true, "machine_spec": machine });
         let registry = shelf.registry();
-        let chosen = selection::select(&registry, &Request::read(&body).unwrap(), "mae", &|_| true).unwrap();
+        let chosen =
+            selection::select(&registry, &ModelRequest::read(&body).unwrap(), "mae", &|_| true).unwrap();
         chosen.map(|chosen| (chosen.pipeline.name.clone(), chosen.model.full_name.clone()))
     };
     let count = |name: &str| shelf.registry().named(name).map_or(0, |pipeline| pipeline.models.len());
@@ -293,25 +295,25 @@ fn what_is_uploaded_displaces_no_published_predictor() {
     };
     let mut sent = json!({ "model_name": "SGDRegressorTrainer_0", "source": "acpi", "output_type": "AbsPower", "feature_group": "BPFOnly", "mae": 0.01,
         "machine_spec": { "processor": "x", "cores": 3, "chips": 1, "memory": 1, "frequency": 1000 }, "weights": weights("platform") });
-    shelf.upload(&Upload::read(&sent).unwrap()).unwrap();
+    shelf.upload(&PredictorUpload::read(&sent).unwrap()).unwrap();
     assert_eq!((ask("AbsPower"), ask("DynPower")), (before.0, before.1));
     sent["pipeline"] = json!("ec2-0.7.11");
     sent["source"] = json!("rapl-sysfs");
     sent["weights"] = weights("package");
-    let error = shelf.upload(&Upload::read(&sent).unwrap()).unwrap_err().to_string();
+    let error = shelf.upload(&PredictorUpload::read(&sent).unwrap()).unwrap_err().to_string();
     assert!(error.contains("SGDRegressorTrainer_6"), "node types 0 to 5 are the published machines: {error}");
     sent["model_name"] = json!("SGDRegressorTrainer_6");
-    shelf.upload(&Upload::read(&sent).unwrap()).unwrap();
+    shelf.upload(&PredictorUpload::read(&sent).unwrap()).unwrap();
     assert_eq!(count("ec2-0.7.11"), before.2 + 1);
 }
 
 /// A predictor of node power as it is uploaded.
-fn sent(pipeline: &str, name: &str, mae: f64, machine: &Value) -> Upload {
+fn sent(pipeline: &str, name: &str, mae: f64, machine: &Value) -> PredictorUpload {
     let weights = json!({ "platform": { "All_Weights": { "Bias_Weight": 5.0, "Numerical_Variables": {
         "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } });
     let body = json!({ "pipeline": pipeline, "model_name": name, "source": "acpi", "output_type": "AbsPower", "feature_group": "BPFOnly",
         "mae": mae, "machine_spec": machine, "weights": weights });
-    Upload::read(&body).unwrap()
+    PredictorUpload::read(&body).unwrap()
 }
 
 /// Which pipeline and node type answer for node power, with this beside.
@@ -319,7 +321,7 @@ fn who(shelf: &PipelineCatalog, extra: &Value) -> (String, u32) {
     let mut body = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi", "weight": true });
     body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     let registry = shelf.registry();
-    let request = Request::read(&body).unwrap();
+    let request = ModelRequest::read(&body).unwrap();
     let chosen = selection::select(&registry, &request, "mae", &|_| true).unwrap().unwrap();
     (chosen.pipeline.name.clone(), chosen.model.name.node_type)
 }
@@ -330,7 +332,7 @@ fn an_upload_answers_for_no_node_type_and_no_machine_that_another_pipeline_has()
     let (made, _) = PipelineCatalog::open(Vec::new(), Some(placed.path().to_path_buf())).unwrap();
     let machine = json!({ "processor": "y", "cores": 16 });
     made.upload(&sent("ours", "SGDRegressorTrainer_1", 1.0, &machine)).unwrap();
-    let places = vec![Place::Path(placed.path().to_path_buf())];
+    let places = vec![PipelineLocation::Path(placed.path().to_path_buf())];
     let (shelf, _) = PipelineCatalog::open(places, Some(uploads.path().to_path_buf())).unwrap();
     shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 9.0, &Value::Null)).unwrap();
     let ours = ("ours".to_string(), 1);
@@ -356,7 +358,7 @@ fn what_was_promoted_is_used_where_little_or_nothing_is_known_of_the_machine() {
     for (is_promoted, want) in [(true, ("online", 0)), (false, ("ours", 1))] {
         let text = if is_promoted { r#"{"name":"online","online":{}}"# } else { r#"{"name":"online"}"# };
         std::fs::write(&about, text).unwrap();
-        let places = ["ours", "online"].map(|name| Place::Path(folder.path().join(name)));
+        let places = ["ours", "online"].map(|name| PipelineLocation::Path(folder.path().join(name)));
         let (shelf, _) = PipelineCatalog::open(places.to_vec(), None).unwrap();
         let want = (want.0.to_string(), want.1);
         assert_eq!(who(&shelf, &json!({ "machine_spec": machine })), want, "{text}");
@@ -369,11 +371,11 @@ fn the_best_of_each_group_are_those_of_all_pipelines() {
     let (placed, uploads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (made, _) = PipelineCatalog::open(Vec::new(), Some(placed.path().to_path_buf())).unwrap();
     made.upload(&sent("ours", "SGDRegressorTrainer_1", 1.0, &Value::Null)).unwrap();
-    let places = vec![Place::Path(placed.path().to_path_buf())];
+    let places = vec![PipelineLocation::Path(placed.path().to_path_buf())];
     let (shelf, _) = PipelineCatalog::open(places, Some(uploads.path().to_path_buf())).unwrap();
     let best = |output_type: &str, node_type: i64| -> Vec<(FeatureGroup, String)> {
         let request = json!({ "metrics": [], "output_type": output_type, "source": "acpi", "loose_node_type": false, "node_type": node_type });
-        let (registry, request) = (shelf.registry(), Request::read(&request).unwrap());
+        let (registry, request) = (shelf.registry(), ModelRequest::read(&request).unwrap());
         let best = selection::best_of_groups(&registry, &request, None, "mae");
         best.iter().map(|(group, model)| (*group, model.full_name.clone())).collect()
     };

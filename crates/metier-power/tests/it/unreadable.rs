@@ -1,7 +1,7 @@
 //! A predictor of a pipeline that cannot be read: others answer.
 
-use metier_power::catalog::{PipelineCatalog, Upload};
-use metier_power::estimate::Estimator;
+use metier_power::catalog::{PipelineCatalog, PredictorUpload};
+use metier_power::estimate::PowerEstimator;
 use metier_power::node::MachineSpec;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn a_predictor_that_cannot_be_read_is_left_out_and_the_next_best_answers() {
     let good = json!({ "pipeline": "ours", "model_name": "SGDRegressorTrainer_0", "source": "acpi", "output_type": "AbsPower", "feature_group": "BPFOnly", "mae": 5.0,
         "weights": { "platform": { "All_Weights": { "Bias_Weight": 5.0, "Numerical_Variables": {
             "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } } });
-    shelf.upload(&Upload::read(&good).unwrap()).unwrap();
+    shelf.upload(&PredictorUpload::read(&good).unwrap()).unwrap();
     // The best of them by its error, and its file is torn.
     let torn = folder.path().join("ours/acpi/AbsPower/BPFOnly/AutoTrainer_0");
     std::fs::create_dir_all(&torn).unwrap();
@@ -21,7 +21,7 @@ fn a_predictor_that_cannot_be_read_is_left_out_and_the_next_best_answers() {
     std::fs::write(torn.with_extension("zip"), "no zip").unwrap();
     shelf.reload();
     assert_eq!(shelf.registry().named("ours").unwrap().models.len(), 2);
-    let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
+    let estimator = PowerEstimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
     let request = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "values": [[1000.0, 1.0]], "output_type": "AbsPower", "source": "acpi",
         "system_features": [], "system_values": [] });
     let mut reply = Vec::new();

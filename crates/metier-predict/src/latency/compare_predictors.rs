@@ -6,25 +6,25 @@
 
 use std::collections::BTreeMap;
 
-use metier_store::Store;
-use metier_types::{Digest, Predictor, Ratio};
+use metier_store::RecordStore;
+use metier_types::{ContentDigest, Predictor, Ratio};
 
-use super::fit::{self, Row};
-use super::learned::File;
-use super::trial::record::Kept;
-use super::{COVERAGE, Error};
+use super::fit::{self, HeldOutPrediction};
+use super::learned_predictor::LatencyPredictorFile;
+use super::trial::record::TrialRecord;
+use super::{COVERAGE, LatencyError};
 use crate::lifecycle::{GroupErrors, PredictorComparison, PromotionDecision, PromotionMargin};
 
 /// In the record of a predictor: its error on each graph, as a logarithm, while that was held out.
-pub const BY_GRAPH: &str = "mean_log_error_by_graph";
+pub const ERROR_BY_GRAPH_FIELD: &str = "mean_log_error_by_graph";
 /// The new one has seen more, so it may be a little worse: two measurements are not the same.
-const MARGIN: PromotionMargin = PromotionMargin::Tolerate(0.05);
+const PROMOTION_MARGIN: PromotionMargin = PromotionMargin::Tolerate(0.05);
 
 /// The predictor that was in use beside the one that was just learned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyComparison {
     /// The one that was in use.
-    pub id: Digest,
+    pub id: ContentDigest,
     /// Mean errors of both by graph, as logarithms.
     pub errors: PredictorComparison,
     /// Graphs among them that came after the old one.
@@ -32,7 +32,7 @@ pub struct LatencyComparison {
 }
 
 /// Mean error of each graph on an idle device, as a logarithm.
-pub fn by_graph<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<String, f64> {
+pub fn by_graph<'a>(rows: impl Iterator<Item = &'a HeldOutPrediction>) -> BTreeMap<String, f64> {
     let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for row in rows.filter(|row| !row.is_loaded) {
         let (sum, count) = sums.entry(row.name.clone()).or_default();
@@ -44,31 +44,40 @@ pub fn by_graph<'a>(rows: impl Iterator<Item = &'a Row>) -> BTreeMap<String, f64
 
 impl LatencyComparison {
     /// Compares the one in use with the held-out predictions of a new one.
-    pub fn new(store: &Store, old: &Predictor, kept: &[Kept], rows: &[Row]) -> Result<Self, Error> {
+    pub fn new(
+        store: &RecordStore,
+        old: &Predictor,
+        records: &[TrialRecord],
+        rows: &[HeldOutPrediction],
+    ) -> Result<Self, LatencyError> {
         let candidate: GroupErrors<String> =
             by_graph(rows.iter()).into_iter().map(|(name, error)| (name, vec![error])).collect();
-        let file = store.predictor_file(&old.id)?.and_then(|bytes| File::read(&old.id, &bytes).ok());
+        let file =
+            store.predictor_file(&old.id)?.and_then(|bytes| LatencyPredictorFile::read(&old.id, &bytes).ok());
         // One whose file is of no use any more is the worse one.
-        let Some(File { law, .. }) = file else {
+        let Some(LatencyPredictorFile { law, .. }) = file else {
             let errors = PredictorComparison { incumbent: Some(f64::INFINITY), candidate: 0.0, groups: 0 };
             return Ok(Self { id: old.id, errors, unseen: 0 });
         };
-        let held_out = old.held_out.iter().find(|one| one.target == "latency");
-        let recorded = held_out.and_then(|one| one.extra.get(BY_GRAPH)?.as_object());
+        let held_out = old.held_out.iter().find(|error| error.target == "latency");
+        let recorded = held_out.and_then(|error| error.extra.get(ERROR_BY_GRAPH_FIELD)?.as_object());
         let mut incumbent: GroupErrors<String> = GroupErrors::new();
         let mut unseen = 0;
         for name in candidate.keys() {
             if let Some(error) = recorded.and_then(|all| all.get(name)?.as_f64()) {
                 incumbent.insert(name.clone(), vec![error]);
             } else if !fit::graphs_of(old).any(|seen| seen == name) {
-                let own = kept.iter().filter(|one| {
-                    one.name == *name && !one.is_trial && one.pressure.is_idle() && one.seconds > 0.0
+                let own = records.iter().filter(|record| {
+                    record.name == *name
+                        && !record.is_trial
+                        && record.pressure.is_idle()
+                        && record.seconds > 0.0
                 });
                 let errors: Vec<f64> = own
-                    .map(|one| {
-                        let point = one.point();
-                        let told = law.tell(&point.parts, point.threads, point.pressure, COVERAGE);
-                        (told.seconds / one.seconds).ln().abs()
+                    .map(|record| {
+                        let point = record.point();
+                        let estimate = law.predict(&point.parts, point.threads, point.pressure, COVERAGE);
+                        (estimate.seconds / record.seconds).ln().abs()
                     })
                     .collect();
                 let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
@@ -82,12 +91,12 @@ impl LatencyComparison {
 
     /// Which of the two answers.
     pub fn decide(&self) -> PromotionDecision {
-        self.errors.decide(MARGIN)
+        self.errors.decide(PROMOTION_MARGIN)
     }
 }
 
 /// Why a predictor that was just learned has the standing that it has, in a sentence.
-pub fn because(before: Option<&LatencyComparison>) -> String {
+pub fn promotion_reason(before: Option<&LatencyComparison>) -> String {
     let Some(before) = before else { return "no other was there to compare with".to_string() };
     let id = before.id.short();
     let Some(old) = before.errors.incumbent else {

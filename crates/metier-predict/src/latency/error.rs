@@ -5,7 +5,7 @@ use crate::lifecycle;
 /// What is in the way.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum LatencyError {
     /// The sizes of operators that cost time are open.
     #[error(
         "the sizes of {operators} operators are not known ({first} is the first); give the shapes of all inputs, and where they are given, `metier inspect` names what is not known here"
@@ -31,7 +31,7 @@ pub enum Error {
     },
     /// A predictor that cannot be read, kept or compared.
     #[error(transparent)]
-    Lifecycle(lifecycle::Error),
+    Lifecycle(lifecycle::LifecycleError),
     /// A trial that cannot be made or kept.
     #[error("{name}: {why}")]
     Trial { name: String, why: String },
@@ -50,10 +50,10 @@ pub enum Error {
     Answer(#[from] metier_types::PredictionError),
 }
 
-impl From<lifecycle::Error> for Error {
-    fn from(error: lifecycle::Error) -> Self {
+impl From<lifecycle::LifecycleError> for LatencyError {
+    fn from(error: lifecycle::LifecycleError) -> Self {
         match error {
-            lifecycle::Error::Store(error) => Self::Store(error),
+            lifecycle::LifecycleError::Store(error) => Self::Store(error),
             other => Self::Lifecycle(other),
         }
     }

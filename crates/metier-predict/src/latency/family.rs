@@ -5,7 +5,7 @@ use metier_types::words;
 words! { (name, from_name)
     /// Operators whose time follows the same law.
     #[derive(PartialOrd, Ord, Hash)]
-    pub enum Family {
+    pub enum OperatorFamily {
         /// A convolution with a window: rows of patches times a matrix of weights.
         Conv = "conv",
         /// A convolution of one element: a product of matrices.
@@ -46,7 +46,7 @@ words! { (name, from_name)
     }
 }
 
-impl Family {
+impl OperatorFamily {
     /// By the kind of operator alone; products and convolutions are told apart by their shapes later.
     pub fn of_kind(kind: &str) -> Self {
         match kind {

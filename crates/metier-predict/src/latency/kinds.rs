@@ -1,10 +1,10 @@
 //! Latency and memory as kinds of the lifecycle.
 
-use metier_types::Digest;
+use metier_types::ContentDigest;
 
-use super::learned::{self, File};
+use super::learned_predictor::{self, LatencyPredictorFile};
 use super::{fit, memory};
-use crate::lifecycle::{Error, FileScope, PredictorKind};
+use crate::lifecycle::{LifecycleError, PredictorFileScope, PredictorKind};
 
 /// Both.
 pub const KINDS: [&dyn PredictorKind; 2] = [&LatencyKind, &MemoryKind];
@@ -15,7 +15,7 @@ pub struct LatencyKind;
 
 impl PredictorKind for LatencyKind {
     fn name(&self) -> &'static str {
-        learned::KIND
+        learned_predictor::KIND
     }
 
     fn variant_field(&self) -> &'static str {
@@ -26,9 +26,9 @@ impl PredictorKind for LatencyKind {
         &[fit::BASELINE]
     }
 
-    fn check(&self, id: &Digest, file: &[u8]) -> Result<FileScope, Error> {
-        let file = File::read(id, file)?;
-        Ok(FileScope { device: Some(file.device), variant: file.law.runtime })
+    fn check(&self, id: &ContentDigest, file: &[u8]) -> Result<PredictorFileScope, LifecycleError> {
+        let file = LatencyPredictorFile::read(id, file)?;
+        Ok(PredictorFileScope { device: Some(file.device), variant: file.law.runtime })
     }
 }
 
@@ -46,11 +46,11 @@ impl PredictorKind for MemoryKind {
     }
 
     fn baselines(&self) -> &'static [&'static str] {
-        &[memory::ESTIMATE]
+        &[memory::ESTIMATE_BASELINE]
     }
 
-    fn check(&self, id: &Digest, file: &[u8]) -> Result<FileScope, Error> {
-        let law = memory::Law::read(id, file)?;
-        Ok(FileScope { device: Some(law.device), variant: law.runtime })
+    fn check(&self, id: &ContentDigest, file: &[u8]) -> Result<PredictorFileScope, LifecycleError> {
+        let law = memory::MemoryPredictor::read(id, file)?;
+        Ok(PredictorFileScope { device: Some(law.device), variant: law.runtime })
     }
 }

@@ -5,21 +5,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::operator_model::linear::proportional;
-use metier_learn::conformal::{Calibration, Unseen};
-use metier_learn::validate::group_of;
-use metier_onnx::Analysis;
-use metier_store::{Store, Trial};
-use metier_types::schema::Schema;
+use crate::operator_model::linear::fit_proportional;
+use metier_learn::conformal::{CalibrationRow, ConformalCalibration};
+use metier_learn::cross_validation::hash_group;
+use metier_onnx::GraphAnalysis;
+use metier_store::{RecordStore, StoredTrial};
+use metier_types::schema::RecordSchema;
 use metier_types::{
-    Bytes, Device, DeviceId, DeviceRef, Digest, Extra, HeldOut, Interval, Prediction, Predictor, Ratio, Run,
-    Standing, Timestamp,
+    Bytes, ContentDigest, Device, DeviceId, DeviceRef, ExtraFields, HeldOutError, Prediction,
+    PredictionInterval, Predictor, PredictorStanding, Ratio, Run, UtcTimestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::conditions::Conditions;
-use super::{COVERAGE, Error, Latency, RUNTIME_BYTES};
+use super::conditions::InferenceConditions;
+use super::{COVERAGE, LatencyError, LatencyPredictor, RUNTIME_BYTES};
 use crate::lifecycle::{self, PredictorScope, UnseenPredictions, standing};
 
 /// What `kind` says in the record of such a predictor, and under which trials are kept.
@@ -27,16 +27,16 @@ pub const KIND: &str = "memory";
 /// The schema of its file.
 pub const SCHEMA: &str = "metier.memory/1";
 /// Fewest graphs that a law comes from.
-const FEWEST: usize = 4;
+const MIN_GRAPHS: usize = 4;
 /// Bytes for each byte of weights and of activations, where nothing was measured; and the most.
-const GUESSED: [f64; 3] = [RUNTIME_BYTES, 1.2, 1.3];
-const MOST: [f64; 3] = [RUNTIME_BYTES, 2.5, 3.0];
+const GUESSED_COEFFICIENTS: [f64; 3] = [RUNTIME_BYTES, 1.2, 1.3];
+const MAX_COEFFICIENTS: [f64; 3] = [RUNTIME_BYTES, 2.5, 3.0];
 /// Bytes up to which a size counts as seen.
-const SMALL: f64 = 1e6;
+const SMALL_BYTES: f64 = 1e6;
 
 /// A graph that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Seen {
+struct MemorySample {
     name: String,
     runtime: String,
     /// Bytes of weights and of activations.
@@ -46,7 +46,7 @@ struct Seen {
     bytes: f64,
 }
 
-impl Seen {
+impl MemorySample {
     fn basis(&self) -> [f64; 3] {
         [1.0, self.weights, self.alive]
     }
@@ -54,7 +54,7 @@ impl Seen {
 
 /// The file of a predictor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Law {
+pub struct MemoryPredictor {
     /// `metier.memory/1`.
     pub schema: String,
     /// Where it was learned.
@@ -64,15 +64,15 @@ pub struct Law {
     /// Bytes for the runtime, for each byte of weights, for each byte of activations; none below 0.
     pub coefficients: [f64; 3],
     /// Errors on graphs that were left out, on the logarithm.
-    pub calibration: Calibration,
+    pub calibration: ConformalCalibration,
     /// Largest weights and activations that were seen, in bytes.
     pub largest: [f64; 2],
 }
 
-impl Law {
+impl MemoryPredictor {
     /// Reads a file, checked.
-    pub fn read(id: &Digest, bytes: &[u8]) -> Result<Self, lifecycle::Error> {
-        let wrong = |why: String| lifecycle::Error::unusable(id, why);
+    pub fn read(id: &ContentDigest, bytes: &[u8]) -> Result<Self, lifecycle::LifecycleError> {
+        let wrong = |why: String| lifecycle::LifecycleError::unusable(id, why);
         let law: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         let is_fit = |value: &f64| value.is_finite() && *value >= 0.0;
         if law.schema != SCHEMA || !law.coefficients.iter().all(is_fit) {
@@ -87,19 +87,23 @@ fn sum(coefficients: &[f64; 3], basis: &[f64; 3]) -> f64 {
 }
 
 /// Weights, and what is alive at one moment; whether the latter is known.
-fn needs(graph: &Analysis) -> (f64, f64, bool) {
+fn memory_needs(graph: &GraphAnalysis) -> (f64, f64, bool) {
     let weights = graph.weight_bytes.0 as f64;
     let largest =
-        graph.operators.iter().filter_map(|one| Some(one.read_bytes?.0 + one.written_bytes?.0)).max();
+        graph.operators.iter().filter_map(|cost| Some(cost.read_bytes?.0 + cost.written_bytes?.0)).max();
     let alive = graph.peak_activation_bytes.map_or(largest.unwrap_or(0), |bytes| bytes.0) as f64;
     (weights, alive, graph.peak_activation_bytes.is_some())
 }
 
-impl Latency {
+impl LatencyPredictor {
     /// How much memory running it needs. A law of its runtime, from whatever device, goes before estimates.
-    pub fn memory(&self, graph: &Analysis, conditions: &Conditions) -> Result<Prediction, Error> {
+    pub fn memory(
+        &self,
+        graph: &GraphAnalysis,
+        conditions: &InferenceConditions,
+    ) -> Result<Prediction, LatencyError> {
         conditions.check()?;
-        let (weights, alive, is_known) = needs(graph);
+        let (weights, alive, is_known) = memory_needs(graph);
         let basis = [1.0, weights, alive];
         let of = format!(
             "{} of weights, at most {} of activations at one moment, and the runtime itself",
@@ -108,19 +112,22 @@ impl Latency {
         );
         let law = self.memory.iter().find(|(_, law)| law.runtime == conditions.runtime);
         if let Some((id, law)) = law
-            && let Some(reach) = law.calibration.reach(COVERAGE)
+            && let Some(reach) = law.calibration.interval_factor(COVERAGE)
         {
             // Graphs of a few kilobytes say nothing of what hundreds of megabytes take: beyond what was seen the estimates go on.
-            let reached = |at: usize| basis[at + 1].min(2.0 * law.largest[at].max(SMALL));
+            let reached = |at: usize| basis[at + 1].min(2.0 * law.largest[at].max(SMALL_BYTES));
             let seen = [1.0, reached(0), reached(1)];
             let beyond = [0.0, weights - seen[1], alive - seen[2]];
             let is_larger = beyond != [0.0; 3];
             let is_inside = is_known && !is_larger;
             let learned = sum(&law.coefficients, &seen).max(1.0);
             let factor = (reach * if is_inside { 1.0 } else { 2.0 }).min(3.0).exp();
-            let value = learned + sum(&GUESSED, &beyond);
-            let interval =
-                Interval::new(learned / factor, learned * factor + sum(&MOST, &beyond), Ratio(COVERAGE))?;
+            let value = learned + sum(&GUESSED_COEFFICIENTS, &beyond);
+            let interval = PredictionInterval::new(
+                learned / factor,
+                learned * factor + sum(&MAX_COEFFICIENTS, &beyond),
+                Ratio(COVERAGE),
+            )?;
             let further = if is_larger { "; it is larger than these, and estimated beyond them" } else { "" };
             let because = format!(
                 "{of}; as {} graphs used it with {} on {}{further}",
@@ -130,31 +137,43 @@ impl Latency {
             );
             return Ok(Prediction::new(value, "bytes", interval, *id, is_inside, because)?);
         }
-        let value = sum(&GUESSED, &basis);
-        let interval = Interval::new(weights.min(value), sum(&MOST, &basis), Ratio(COVERAGE))?;
+        let value = sum(&GUESSED_COEFFICIENTS, &basis);
+        let interval =
+            PredictionInterval::new(weights.min(value), sum(&MAX_COEFFICIENTS, &basis), Ratio(COVERAGE))?;
         let because = format!("{of}; an estimate, nothing was measured");
         Ok(Prediction::new(value, "bytes", interval, self.passport, is_known, because)?)
     }
 }
 
 /// Keeps what a run used at most, for learning.
-pub(super) fn keep(store: &Store, run: &Run, graph: &Analysis, name: &str) -> Result<(), Error> {
-    let (weights, alive, is_known) = needs(graph);
+pub(super) fn record_memory_trial(
+    store: &RecordStore,
+    run: &Run,
+    graph: &GraphAnalysis,
+    name: &str,
+) -> Result<(), LatencyError> {
+    let (weights, alive, is_known) = memory_needs(graph);
     // Of one process exactly, without the page cache that the whole group is charged for.
     let used = run.memory.peak_process_bytes.or(run.summary.peak_memory_bytes);
     let (Some(used), true, Some(of)) = (used, is_known, &run.context.graph) else { return Ok(()) };
-    let seen =
-        Seen { name: name.to_string(), runtime: of.runtime.clone(), weights, alive, bytes: used.0 as f64 };
+    let seen = MemorySample {
+        name: name.to_string(),
+        runtime: of.runtime.clone(),
+        weights,
+        alive,
+        bytes: used.0 as f64,
+    };
     let shapes: Vec<String> = of.shapes.iter().map(|(name, sizes)| format!("{name}{sizes:?}")).collect();
-    let shapes = metier_store::digest::of_bytes(shapes.join(" ").as_bytes());
+    let shapes = metier_store::digest::digest_bytes(shapes.join(" ").as_bytes());
     // Many graphs are called `model`.
     let key = format!("{name}/{}/{}/t{}/{}", of.digest.short(), of.runtime, of.threads, shapes.short());
-    let unkept = |error: serde_json::Error| Error::Trial { name: name.to_string(), why: error.to_string() };
-    let trial = Trial { key, record: serde_json::to_string(&seen).map_err(unkept)? };
+    let unkept =
+        |error: serde_json::Error| LatencyError::Trial { name: name.to_string(), why: error.to_string() };
+    let trial = StoredTrial { key, record: serde_json::to_string(&seen).map_err(unkept)? };
     Ok(store.put_trials(&run.device.id, KIND, &[trial])?)
 }
 
-fn learn(rows: &[&Seen]) -> [f64; 3] {
+fn learn(rows: &[&MemorySample]) -> [f64; 3] {
     // Each graph counts alike, however many of its shapes were measured.
     let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
     rows.iter().for_each(|row| *sizes.entry(&row.name).or_default() += 1.0);
@@ -164,73 +183,77 @@ fn learn(rows: &[&Seen]) -> [f64; 3] {
         .zip(&bases)
         .map(|(row, basis)| (basis.as_slice(), row.bytes, 1.0 / sizes.get(row.name.as_str()).unwrap_or(&1.0)))
         .collect();
-    let found = proportional(&weighted, 3);
+    let found = fit_proportional(&weighted, 3);
     [found[0], found[1], found[2]]
 }
 
-fn known(store: &Store, device: &DeviceId, runtime: &str) -> Result<Vec<Seen>, Error> {
+fn memory_samples(
+    store: &RecordStore,
+    device: &DeviceId,
+    runtime: &str,
+) -> Result<Vec<MemorySample>, LatencyError> {
     let all = store.trials(device, KIND)?;
-    let read = all.iter().filter_map(|trial| serde_json::from_str::<Seen>(&trial.record).ok());
+    let read = all.iter().filter_map(|trial| serde_json::from_str::<MemorySample>(&trial.record).ok());
     Ok(read.filter(|seen| seen.runtime == runtime && seen.bytes > 0.0).collect())
 }
 
 /// Learns from the runs of a device, and keeps what is better than the estimates on graphs that were left out. `None` where there are too few graphs.
-pub fn fit(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predictor>, Error> {
-    let all = known(store, &device.id, runtime)?;
+pub fn fit(store: &RecordStore, device: &Device, runtime: &str) -> Result<Option<Predictor>, LatencyError> {
+    let all = memory_samples(store, &device.id, runtime)?;
     let names: BTreeSet<&str> = all.iter().map(|seen| seen.name.as_str()).collect();
-    if names.len() < FEWEST {
+    if names.len() < MIN_GRAPHS {
         return Ok(None);
     }
     let laws: BTreeMap<&str, [f64; 3]> = names
         .iter()
         .map(|name| (*name, learn(&all.iter().filter(|seen| seen.name != *name).collect::<Vec<_>>())))
         .collect();
-    let unseen: Vec<Unseen> = all
+    let unseen: Vec<CalibrationRow> = all
         .iter()
         .map(|seen| {
-            let law = laws.get(seen.name.as_str()).unwrap_or(&GUESSED);
+            let law = laws.get(seen.name.as_str()).unwrap_or(&GUESSED_COEFFICIENTS);
             let predicted = sum(law, &seen.basis()).max(1.0).ln();
-            Unseen { measured: seen.bytes.ln(), predicted, scale: 1.0, group: group_of(&seen.name) }
+            CalibrationRow { measured: seen.bytes.ln(), predicted, scale: 1.0, group: hash_group(&seen.name) }
         })
         .collect();
-    let largest = |of: fn(&Seen) -> f64| all.iter().map(of).fold(0.0, f64::max);
-    let law = Law {
+    let largest = |of: fn(&MemorySample) -> f64| all.iter().map(of).fold(0.0, f64::max);
+    let law = MemoryPredictor {
         schema: SCHEMA.to_string(),
         device: device.reference(),
         runtime: runtime.to_string(),
         coefficients: learn(&all.iter().collect::<Vec<_>>()),
-        calibration: Calibration::new(&unseen)?,
+        calibration: ConformalCalibration::new(&unseen)?,
         largest: [largest(|seen| seen.weights), largest(|seen| seen.alive)],
     };
     let bytes = serde_json::to_vec(&law)
-        .map_err(|error| Error::Trial { name: KIND.to_string(), why: error.to_string() })?;
-    let id = metier_store::digest::of_bytes(&bytes);
-    let held_out = score(&judged(&all, &unseen), names.len());
+        .map_err(|error| LatencyError::Trial { name: KIND.to_string(), why: error.to_string() })?;
+    let id = metier_store::digest::digest_bytes(&bytes);
+    let held_out = score(&judge_held_out(&all, &unseen), names.len());
     let own = held_out.as_ref().and_then(|held| held.mean_absolute_error_ratio);
-    let estimate = held_out.as_ref().and_then(|held| held.baselines.get(ESTIMATE)).copied();
+    let estimate = held_out.as_ref().and_then(|held| held.baselines.get(ESTIMATE_BASELINE)).copied();
     let because = format!(
         "its mean error on graphs that were left out is {}, that of the estimates {}",
         own.unwrap_or(Ratio(f64::INFINITY)),
         Ratio(estimate.unwrap_or(0.0))
     );
-    let mut extra = Extra::new();
+    let mut extra = ExtraFields::new();
     extra.insert("runtime".into(), json!(runtime));
     let mut record = Predictor {
-        schema: Schema::new(),
+        schema: RecordSchema::new(),
         id,
         kind: KIND.to_string(),
         name: format!("memory of {runtime} on {}", device.name),
         device: Some(device.reference()),
-        standing: Standing::InUse,
-        made: Timestamp::now(),
+        standing: PredictorStanding::InUse,
+        made: UtcTimestamp::now(),
         provenance: format!("{} runs of {} graphs", all.len(), names.len()),
         rows: all.len() as u64,
         runs: Vec::new(),
         held_out: held_out.into_iter().collect(),
         extra,
     };
-    if standing::lost_against(&record, &[ESTIMATE]).is_some() {
-        record.standing = Standing::Passed;
+    if standing::lost_against(&record, &[ESTIMATE_BASELINE]).is_some() {
+        record.standing = PredictorStanding::Passed;
     }
     let standing = record.standing;
     standing::set_standing(&mut record, standing, &because);
@@ -243,11 +266,11 @@ pub fn fit(store: &Store, device: &Device, runtime: &str) -> Result<Option<Predi
 }
 
 /// The name of what is answered before anything was measured, among the baselines.
-pub(super) const ESTIMATE: &str = "estimate from weights and activations";
+pub(super) const ESTIMATE_BASELINE: &str = "estimate from weights and activations";
 
 /// One graph as a law that has not seen it says, and as the estimates do.
-struct Judged {
-    unseen: Unseen,
+struct HeldOutMemory {
+    unseen: CalibrationRow,
     measured: f64,
     predicted: f64,
     guessed: f64,
@@ -256,31 +279,31 @@ struct Judged {
     upper: f64,
 }
 
-fn judged(all: &[Seen], unseen: &[Unseen]) -> Vec<Judged> {
-    let one = |(seen, unseen_one): (&Seen, &Unseen)| {
-        let others: Vec<Unseen> =
+fn judge_held_out(all: &[MemorySample], unseen: &[CalibrationRow]) -> Vec<HeldOutMemory> {
+    let one = |(seen, unseen_one): (&MemorySample, &CalibrationRow)| {
+        let others: Vec<CalibrationRow> =
             unseen.iter().filter(|other| other.group != unseen_one.group).copied().collect();
-        let reach = Calibration::new(&others).ok().and_then(|all| all.reach(COVERAGE));
+        let reach = ConformalCalibration::new(&others).ok().and_then(|all| all.interval_factor(COVERAGE));
         let predicted = unseen_one.predicted.exp();
-        Judged {
+        HeldOutMemory {
             unseen: *unseen_one,
             measured: seen.bytes,
             predicted,
-            guessed: sum(&GUESSED, &seen.basis()),
-            most: sum(&MOST, &seen.basis()),
+            guessed: sum(&GUESSED_COEFFICIENTS, &seen.basis()),
+            most: sum(&MAX_COEFFICIENTS, &seen.basis()),
             upper: predicted * reach.unwrap_or(f64::INFINITY).exp(),
         }
     };
     all.iter().zip(unseen).map(one).collect()
 }
 
-fn score(all: &[Judged], graphs: usize) -> Option<HeldOut> {
-    let list = |of: fn(&Judged) -> f64| -> Vec<f64> { all.iter().map(of).collect() };
-    let measured = list(|one| one.measured);
-    let count = |is: &dyn Fn(&Judged) -> bool| all.iter().filter(|one| is(one)).count();
-    let share = |is: &dyn Fn(&Judged) -> bool| count(is) as f64 / all.len() as f64;
-    let middle = |of: fn(&Judged) -> f64| {
-        let mut ratios: Vec<f64> = all.iter().map(|one| of(one) / one.measured).collect();
+fn score(all: &[HeldOutMemory], graphs: usize) -> Option<HeldOutError> {
+    let list = |of: fn(&HeldOutMemory) -> f64| -> Vec<f64> { all.iter().map(of).collect() };
+    let measured = list(|memory| memory.measured);
+    let count = |is: &dyn Fn(&HeldOutMemory) -> bool| all.iter().filter(|memory| is(memory)).count();
+    let share = |is: &dyn Fn(&HeldOutMemory) -> bool| count(is) as f64 / all.len() as f64;
+    let middle = |of: fn(&HeldOutMemory) -> f64| {
+        let mut ratios: Vec<f64> = all.iter().map(|memory| of(memory) / memory.measured).collect();
         ratios.sort_by(f64::total_cmp);
         ratios.get(ratios.len() / 2).copied().filter(|ratio| ratio.is_finite())
     };
@@ -290,19 +313,19 @@ fn score(all: &[Judged], graphs: usize) -> Option<HeldOut> {
         held_out: "graphs",
         groups: graphs,
         measured: &measured,
-        predicted: &list(|one| one.predicted),
-        covered: count(&|one| {
-            (one.unseen.measured - one.unseen.predicted).abs() <= (one.upper / one.predicted).ln()
+        predicted: &list(|memory| memory.predicted),
+        covered: count(&|memory| {
+            (memory.unseen.measured - memory.unseen.predicted).abs() <= (memory.upper / memory.predicted).ln()
         }),
         coverage: COVERAGE,
-        baselines: &[(ESTIMATE, Some(list(|one| one.guessed)))],
+        baselines: &[(ESTIMATE_BASELINE, Some(list(|memory| memory.guessed)))],
     }
     .score()?;
     for (name, value) in [
-        ("above_upper_end_ratio", Some(share(&|one| one.measured > one.upper))),
-        ("above_estimated_upper_end_ratio", Some(share(&|one| one.measured > one.most))),
-        ("upper_end_over_measured_median", middle(|one| one.upper)),
-        ("estimated_upper_end_over_measured_median", middle(|one| one.most)),
+        ("above_upper_end_ratio", Some(share(&|memory| memory.measured > memory.upper))),
+        ("above_estimated_upper_end_ratio", Some(share(&|memory| memory.measured > memory.most))),
+        ("upper_end_over_measured_median", middle(|memory| memory.upper)),
+        ("estimated_upper_end_over_measured_median", middle(|memory| memory.most)),
     ] {
         held.extra.insert(name.into(), json!(value));
     }
@@ -312,20 +335,20 @@ fn score(all: &[Judged], graphs: usize) -> Option<HeldOut> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::runs::tests::Place;
-    use crate::latency::runs::{self};
+    use crate::latency::run_trials::tests::Place;
+    use crate::latency::run_trials::{self};
     use crate::latency::trial::collect::analyse;
-    use metier_onnx::Bindings;
+    use metier_onnx::ShapeBindings;
 
-    fn graph(place: &Place, number: u64) -> Analysis {
-        analyse(&std::fs::read(place.graph(number)).unwrap(), &Bindings::default()).unwrap()
+    fn graph(place: &Place, number: u64) -> GraphAnalysis {
+        analyse(&std::fs::read(place.graph(number)).unwrap(), &ShapeBindings::default()).unwrap()
     }
 
     #[test]
     fn what_runs_used_corrects_the_estimate_and_its_upper_end_holds() {
         let place = Place::new();
-        let truth = |graph: &Analysis| {
-            let (weights, alive, _) = needs(graph);
+        let truth = |graph: &GraphAnalysis| {
+            let (weights, alive, _) = memory_needs(graph);
             40e6 + 2.1 * weights + 1.7 * alive
         };
         assert_eq!(fit(&place.store, &place.device, "rten").unwrap(), None);
@@ -333,31 +356,35 @@ mod tests {
             let used = truth(&graph(&place, number)) as u64;
             place.run(number, 0.01, |run| run.memory.peak_process_bytes = Some(Bytes(used)));
         }
-        runs::take(&place.store, &place.device.id, false).unwrap();
+        run_trials::import_runs(&place.store, &place.device.id, false).unwrap();
         let record = fit(&place.store, &place.device, "rten").unwrap().unwrap();
-        assert_eq!(record.standing, Standing::InUse, "{record:?}");
-        let latency = Latency::open(&place.store).unwrap();
+        assert_eq!(record.standing, PredictorStanding::InUse, "{record:?}");
+        let latency = LatencyPredictor::open(&place.store).unwrap();
         let (mut inside, mut near, count) = (0, 0, 20);
         for number in 100..100 + count {
             let graph = graph(&place, number);
-            let told = latency.memory(&graph, &Conditions::default()).unwrap();
-            assert_eq!(told.predictor(), record.id);
+            let prediction = latency.memory(&graph, &InferenceConditions::default()).unwrap();
+            assert_eq!(prediction.predictor(), record.id);
             // What is larger than all that was seen is estimated in part.
-            let is_near = (told.value() / truth(&graph) - 1.0).abs() < 0.05;
-            assert!(is_near || !told.in_range(), "{told:?} {}", truth(&graph));
+            let is_near = (prediction.value() / truth(&graph) - 1.0).abs() < 0.05;
+            assert!(is_near || !prediction.in_range(), "{prediction:?} {}", truth(&graph));
             near += u64::from(is_near);
-            inside += u64::from(told.interval().high() >= truth(&graph));
+            inside += u64::from(prediction.interval().high() >= truth(&graph));
         }
         assert!(inside >= count - 3 && near >= count - 3, "{inside} {near}");
         // One that is far larger than all of them needs at least its weights, whatever the small ones used.
         let mut large = graph(&place, 1);
         large.weight_bytes = Bytes(600_000_000);
-        let told = latency.memory(&large, &Conditions::default()).unwrap();
-        assert!(!told.in_range() && told.because().contains("larger than these"), "{told:?}");
-        assert!(told.value() >= 600e6 && told.interval().high() >= 1.2e9, "{told:?}");
+        let prediction = latency.memory(&large, &InferenceConditions::default()).unwrap();
+        assert!(
+            !prediction.in_range() && prediction.reason().contains("larger than these"),
+            "{prediction:?}"
+        );
+        assert!(prediction.value() >= 600e6 && prediction.interval().high() >= 1.2e9, "{prediction:?}");
         // Of another runtime nothing is known.
-        let other = Conditions { runtime: "onnxruntime".to_string(), ..Conditions::default() };
+        let other =
+            InferenceConditions { runtime: "onnxruntime".to_string(), ..InferenceConditions::default() };
         let told = latency.memory(&graph(&place, 1), &other).unwrap();
-        assert!(told.because().contains("nothing was measured"), "{told:?}");
+        assert!(told.reason().contains("nothing was measured"), "{told:?}");
     }
 }

@@ -5,19 +5,19 @@
 
 use std::collections::BTreeSet;
 
-use metier_store::Store;
-use metier_types::{Device, Passport, RunId, Standing};
+use metier_store::RecordStore;
+use metier_types::{Device, Passport, PredictorStanding, RunId};
 
 use super::conditions::{ONNX_RUNTIME, RTEN};
 use super::fit::{self, LatencyFit};
-use super::learned::KIND;
-use super::runs::{self, Taken};
-use super::{Error, memory};
-use crate::lifecycle::retrain::{IsMeasuring, RetrainTask, Retrained};
+use super::learned_predictor::KIND;
+use super::run_trials::{self, RunIntakeResult};
+use super::{LatencyError, memory};
+use crate::lifecycle::retrain::{MeasuringCheck, RetrainOutcome, RetrainTask};
 use crate::lifecycle::standing;
 
 /// Points that are worth learning again; one of a graph that was never seen is, too.
-const FRESH: usize = 5;
+const MIN_NEW_POINTS: usize = 5;
 
 /// What there is to learn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,18 +34,18 @@ pub enum NewPoints {
 }
 
 /// What is new since the predictor of a runtime was learned last.
-pub fn new_points(store: &Store, device: &Device, runtime: &str) -> Result<NewPoints, Error> {
+pub fn new_points(store: &RecordStore, device: &Device, runtime: &str) -> Result<NewPoints, LatencyError> {
     let last = fit::newest(store, &device.id, runtime)?;
-    let known = fit::known(store, &device.id, runtime)?;
-    let learned: BTreeSet<RunId> = last.iter().flat_map(|one| one.runs.iter().copied()).collect();
+    let known = fit::usable_trials(store, &device.id, runtime)?;
+    let learned: BTreeSet<RunId> = last.iter().flat_map(|predictor| predictor.runs.iter().copied()).collect();
     let seen: BTreeSet<&str> = last.iter().flat_map(fit::graphs_of).collect();
     let fresh: Vec<_> =
-        known.iter().filter(|one| one.run.is_some_and(|run| !learned.contains(&run))).collect();
+        known.iter().filter(|record| record.run.is_some_and(|run| !learned.contains(&run))).collect();
     let graphs: BTreeSet<&str> =
-        fresh.iter().map(|one| one.name.as_str()).filter(|name| !seen.contains(*name)).collect();
+        fresh.iter().map(|record| record.name.as_str()).filter(|name| !seen.contains(*name)).collect();
     Ok(match (fresh.len(), graphs.len()) {
         (0, _) => NewPoints::None,
-        (points, 0) if points < FRESH => NewPoints::TooFew { points },
+        (points, 0) if points < MIN_NEW_POINTS => NewPoints::TooFew { points },
         (points, graphs) => NewPoints::Enough { points, graphs },
     })
 }
@@ -59,13 +59,13 @@ pub struct LatencyRetraining<'a> {
 impl RetrainTask for LatencyRetraining<'_> {
     const KIND: &'static str = KIND;
     type Fitted = LatencyFit;
-    type Error = Error;
+    type Error = LatencyError;
 
-    fn take(&mut self, store: &Store, device: &Device) -> Result<u64, Error> {
-        let Taken { points, known, left_out } = runs::take(store, &device.id, false)?;
+    fn take(&mut self, store: &RecordStore, device: &Device) -> Result<u64, LatencyError> {
+        let RunIntakeResult { points, known, left_out } = run_trials::import_runs(store, &device.id, false)?;
         // Runs of other devices that were imported move what is said of those.
         for other in store.devices()?.iter().filter(|other| other.id != device.id) {
-            let taken = runs::take(store, &other.id, false)?;
+            let taken = run_trials::import_runs(store, &other.id, false)?;
             if taken.points > 0 {
                 tracing::info!(points = taken.points, device = %other.name, "imported runs of graphs were taken");
             }
@@ -81,10 +81,10 @@ impl RetrainTask for LatencyRetraining<'_> {
 
     fn learn(
         &mut self,
-        store: &Store,
+        store: &RecordStore,
         device: &Device,
-        is_measuring: IsMeasuring<'_>,
-    ) -> Result<Retrained<LatencyFit>, Error> {
+        is_measuring: MeasuringCheck<'_>,
+    ) -> Result<RetrainOutcome<LatencyFit>, LatencyError> {
         let mut fitted = Vec::new();
         for runtime in [RTEN, ONNX_RUNTIME] {
             // A few additions: cheap enough for every turn.
@@ -95,25 +95,25 @@ impl RetrainTask for LatencyRetraining<'_> {
             let NewPoints::Enough { points, graphs } = new_points(store, device, runtime)? else { continue };
             if is_measuring()? {
                 tracing::debug!(runtime, "learning waits: something is being measured");
-                return Ok(Retrained { fitted, is_interrupted: true });
+                return Ok(RetrainOutcome { fitted, is_interrupted: true });
             }
             match fit::fit(store, device, (self.passport)(), runtime) {
-                Ok(one) => {
-                    let because = standing::reason(&one.record).unwrap_or_default();
-                    let is_used = one.record.standing == Standing::InUse;
-                    let predictor = one.record.id;
+                Ok(fit) => {
+                    let because = standing::reason(&fit.record).unwrap_or_default();
+                    let is_used = fit.record.standing == PredictorStanding::InUse;
+                    let predictor = fit.record.id;
                     tracing::info!(runtime, points, graphs, %predictor, is_used, because, "learned again");
-                    fitted.push(one);
+                    fitted.push(fit);
                 }
                 // Runs without times of operators are too little to begin with; they only move a
                 // predictor that is there.
-                Err(Error::Learn(error @ metier_learn::Error::TooLittle { .. })) => {
+                Err(LatencyError::Learn(error @ metier_learn::Error::TooFewItems { .. })) => {
                     tracing::info!(runtime, %error, "nothing was learned from new runs");
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(Retrained { fitted, is_interrupted: false })
+        Ok(RetrainOutcome { fitted, is_interrupted: false })
     }
 }
 

@@ -1,8 +1,8 @@
 #[path = "../../tests/common/lab_graph.rs"]
 pub mod lab_graph;
 
-use metier_onnx::Bindings;
-use metier_onnx::build::{Builder, Setting};
+use metier_onnx::ShapeBindings;
+use metier_onnx::graph_builder::{AttributeValue, GraphBuilder};
 use serde_json::json;
 
 use super::*;
@@ -35,36 +35,40 @@ pub fn passport(threads: u32) -> Passport {
 
 #[test]
 fn more_work_or_load_never_takes_less_time() {
-    let latency = Latency::from_passports();
+    let latency = LatencyPredictor::from_passports();
     let passport = passport(4);
     let Some(small) = graph("pplcnet-orientation", "x", &[1, 3, 224, 224]) else { return };
     let large = graph("pplcnet-orientation", "x", &[4, 3, 224, 224]).unwrap();
-    let idle = Conditions::default();
-    let one = latency.graph(&small, &passport, &idle).unwrap();
+    let idle = InferenceConditions::default();
+    let prediction = latency.graph(&small, &passport, &idle).unwrap();
     let four = latency.graph(&large, &passport, &idle).unwrap();
-    assert!(four.value() > 2.0 * one.value() && four.value() < 5.0 * one.value());
+    assert!(four.value() > 2.0 * prediction.value() && four.value() < 5.0 * prediction.value());
     let mut before = 0.0;
     for load in [0.0, 0.2, 0.5, 0.8, 1.0] {
-        let busy = Conditions { cpu_load: Some(Ratio(load)), memory_load: Some(Ratio(load)), ..idle.clone() };
+        let busy = InferenceConditions {
+            cpu_load: Some(Ratio(load)),
+            memory_load: Some(Ratio(load)),
+            ..idle.clone()
+        };
         let value = latency.graph(&small, &passport, &busy).unwrap().value();
         assert!(value >= before, "{load}: {value} after {before}");
         before = value;
     }
-    assert!(before > 1.1 * one.value());
+    assert!(before > 1.1 * prediction.value());
 }
 
 #[test]
 fn operators_add_up_to_the_graph_and_each_has_a_time_or_a_host() {
-    let latency = Latency::from_passports();
+    let latency = LatencyPredictor::from_passports();
     let Some(graph) = graph("yolov8n-320", "images", &[1, 3, 320, 320]) else { return };
-    let conditions = Conditions::default();
+    let conditions = InferenceConditions::default();
     let whole = latency.graph(&graph, &passport(4), &conditions).unwrap();
     let parts = latency.operators(&graph, &passport(4), &conditions).unwrap();
     assert_eq!(parts.len(), graph.operators.len());
     let sum: f64 = parts.iter().map(|part| part.seconds.0).sum();
     assert!((sum / whole.value() - 1.0).abs() < 1e-9);
     // Its activations are written out as x · sigmoid(x), which a runtime does in one.
-    let sigmoids = |is: &dyn Fn(&OperatorTime) -> bool| {
+    let sigmoids = |is: &dyn Fn(&PredictedOperatorTime) -> bool| {
         parts.iter().filter(|part| graph.operators[part.operator].kind == "Sigmoid" && is(part)).count()
     };
     assert!(sigmoids(&|part| part.within.is_some()) > 50);
@@ -75,20 +79,25 @@ fn a_passport_without_speed_is_refused_by_name() {
     let mut passport = passport(1);
     passport.compute.clear();
     passport.device.cpu.architecture = "vax".to_string();
-    let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, ..Counts::default() };
-    let error = Latency::from_passports().counts(&counts, &passport, &Conditions::default()).unwrap_err();
+    let counts = SopranoCounts { total_parameters: 1e6, conv_layers: 10.0, ..SopranoCounts::default() };
+    let error = LatencyPredictor::from_passports()
+        .counts(&counts, &passport, &InferenceConditions::default())
+        .unwrap_err();
     assert!(error.to_string().contains("bench board"), "{error}");
 }
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let latency = Latency::from_passports();
-    let counts = Counts::default();
+    let latency = LatencyPredictor::from_passports();
+    let counts = SopranoCounts::default();
     for (conditions, field) in [
-        (Conditions { threads: 0, ..Conditions::default() }, "threads"),
-        (Conditions { runtime: "tflite".into(), ..Conditions::default() }, "runtime"),
-        (Conditions { cpu_load: Some(Ratio(50.0)), ..Conditions::default() }, "cpu_load"),
-        (Conditions { memory_load: Some(Ratio(f64::NAN)), ..Conditions::default() }, "memory_load"),
+        (InferenceConditions { threads: 0, ..InferenceConditions::default() }, "threads"),
+        (InferenceConditions { runtime: "tflite".into(), ..InferenceConditions::default() }, "runtime"),
+        (InferenceConditions { cpu_load: Some(Ratio(50.0)), ..InferenceConditions::default() }, "cpu_load"),
+        (
+            InferenceConditions { memory_load: Some(Ratio(f64::NAN)), ..InferenceConditions::default() },
+            "memory_load",
+        ),
     ] {
         let error = latency.counts(&counts, &passport(1), &conditions).unwrap_err();
         assert!(error.to_string().starts_with(field), "{error}");
@@ -97,12 +106,12 @@ fn what_cannot_be_is_refused() {
 
 #[test]
 fn counts_give_a_wider_answer_than_shapes() {
-    let latency = Latency::from_passports();
+    let latency = LatencyPredictor::from_passports();
     let Some(graph) = graph("light-squeezenet", "data_0", &[1, 3, 224, 224]) else { return };
-    let counts = Counts::of(&graph.characteristics, 602_112.0, 4_000.0);
+    let counts = SopranoCounts::of(&graph.characteristics, 602_112.0, 4_000.0);
     let (coarse, fine) = (
-        latency.counts(&counts, &passport(4), &Conditions::default()).unwrap(),
-        latency.graph(&graph, &passport(4), &Conditions::default()).unwrap(),
+        latency.counts(&counts, &passport(4), &InferenceConditions::default()).unwrap(),
+        latency.graph(&graph, &passport(4), &InferenceConditions::default()).unwrap(),
     );
     let width = |prediction: &Prediction| {
         let json = serde_json::to_value(prediction).unwrap();
@@ -116,33 +125,33 @@ fn counts_give_a_wider_answer_than_shapes() {
 #[test]
 fn the_same_values_under_another_shape_are_copied_only_where_somebody_else_wants_them() {
     let bytes_of_view = |is_wanted: bool| {
-        let mut graph = Builder::new(1);
-        let input = graph.input(DataType::Float, &[64, 64]);
-        let made = graph.node("Relu", &[&input], &[]);
-        let flat = graph.integers(&[4096]);
-        let view = graph.node("Reshape", &[&made, &flat], &[]);
-        graph.output(&view);
+        let mut graph = GraphBuilder::new(1);
+        let input = graph.add_input(DataType::Float, &[64, 64]);
+        let made = graph.encode_node("Relu", &[&input], &[]);
+        let flat = graph.add_integers(&[4096]);
+        let view = graph.encode_node("Reshape", &[&made, &flat], &[]);
+        graph.add_output(&view);
         if is_wanted {
-            let other = graph.node("Neg", &[&made], &[]);
-            graph.output(&other);
+            let other = graph.encode_node("Neg", &[&made], &[]);
+            graph.add_output(&other);
         }
         let bytes = graph.finish();
-        let graph = trial::collect::analyse(&bytes, &Bindings::default()).unwrap();
-        let steps = step::steps(&graph, "rten").unwrap();
+        let graph = trial::collect::analyse(&bytes, &ShapeBindings::default()).unwrap();
+        let steps = operator_features::steps(&graph, "rten").unwrap();
         steps.into_iter().find(|step| step.kind == "Reshape").unwrap().basis
     };
-    assert_eq!(bytes_of_view(false)[1..], [0.0; step::BASIS.len() - 1]);
+    assert_eq!(bytes_of_view(false)[1..], [0.0; operator_features::LINEAR_FEATURES.len() - 1]);
     assert_eq!(bytes_of_view(true)[1], 4096.0);
 }
 
 /// The ends and the reason of what is said of counts and of a graph on a shipped board.
-fn on_board(board: &str, runtime: &str, load: f64, graph: &Analysis) -> [Prediction; 2] {
-    let latency = Latency::from_passports();
-    let passport = metier_device::passport::find(None, board).unwrap();
+fn on_board(board: &str, runtime: &str, load: f64, graph: &GraphAnalysis) -> [Prediction; 2] {
+    let latency = LatencyPredictor::from_passports();
+    let passport = metier_device::passport::find_passport(None, board).unwrap();
     let threads = passport.device.cpu.threads;
     let runtime = runtime.to_string();
-    let conditions = Conditions { runtime, threads, cpu_load: Some(Ratio(load)), memory_load: None };
-    let counts = Counts::of(&graph.characteristics, 602_112.0, 4_000.0);
+    let conditions = InferenceConditions { runtime, threads, cpu_load: Some(Ratio(load)), memory_load: None };
+    let counts = SopranoCounts::of(&graph.characteristics, 602_112.0, 4_000.0);
     let by_counts = latency.counts(&counts, &passport, &conditions).unwrap();
     [latency.graph(graph, &passport, &conditions).unwrap(), by_counts]
 }
@@ -155,9 +164,9 @@ fn a_board_with_an_accelerator_is_judged_by_it_and_the_interval_reaches_to_the_p
     let alone = on_board("jetson-nano", RTEN, 0.8, &graph);
     for ((nano, pi), alone) in nano.iter().zip(&pi).zip(&alone) {
         assert!(nano.value() < pi.value(), "{nano:?} {pi:?}");
-        assert!(nano.because().contains(" on its accelerator (NVIDIA Maxwell"), "{}", nano.because());
+        assert!(nano.reason().contains(" on its accelerator (NVIDIA Maxwell"), "{}", nano.reason());
         // The built-in runtime has the processor only.
-        assert!(!alone.because().contains("accelerator"), "{}", alone.because());
+        assert!(!alone.reason().contains("accelerator"), "{}", alone.reason());
         let (low, high) = (nano.interval().low(), nano.interval().high());
         assert!(low < nano.value() && high > 3.0 * nano.value() && !nano.in_range(), "{nano:?}");
     }
@@ -167,39 +176,39 @@ fn a_board_with_an_accelerator_is_judged_by_it_and_the_interval_reaches_to_the_p
 fn a_device_of_which_nothing_but_cores_is_known_has_a_wide_answer_that_says_so() {
     let mut bare = passport(4);
     (bare.compute, bare.bandwidth) = (Vec::new(), Vec::new());
-    let latency = Latency::from_passports();
-    let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, ..Counts::default() };
-    let [bare, known] =
-        [bare, passport(4)].map(|one| latency.counts(&counts, &one, &Conditions::default()).unwrap());
-    assert!(bare.because().contains("(generic)") && !bare.in_range(), "{}", bare.because());
-    let width = |told: &Prediction| told.interval().high() / told.interval().low();
+    let latency = LatencyPredictor::from_passports();
+    let counts = SopranoCounts { total_parameters: 1e6, conv_layers: 10.0, ..SopranoCounts::default() };
+    let [bare, known] = [bare, passport(4)]
+        .map(|passport| latency.counts(&counts, &passport, &InferenceConditions::default()).unwrap());
+    assert!(bare.reason().contains("(generic)") && !bare.in_range(), "{}", bare.reason());
+    let width = |prediction: &Prediction| prediction.interval().high() / prediction.interval().low();
     assert!(width(&bare) > 8.0 * width(&known));
 }
 
 #[test]
 fn all_threads_are_those_of_the_device_that_is_asked_for() {
-    let latency = Latency::from_passports();
-    let sizes = Counts { model_input_size: 6e5, ..Counts::default() };
-    let counts = Counts { total_parameters: 1e6, conv_layers: 10.0, filter_details: 1e3, ..sizes };
+    let latency = LatencyPredictor::from_passports();
+    let sizes = SopranoCounts { model_input_size: 6e5, ..SopranoCounts::default() };
+    let counts = SopranoCounts { total_parameters: 1e6, conv_layers: 10.0, filter_details: 1e3, ..sizes };
     let told = |threads: u32| {
-        let conditions = Conditions { threads, ..Conditions::default() };
+        let conditions = InferenceConditions { threads, ..InferenceConditions::default() };
         latency.counts(&counts, &passport(4), &conditions).unwrap()
     };
-    assert_eq!(told(conditions::ALL), told(4));
-    assert_ne!(told(conditions::ALL), told(1));
+    assert_eq!(told(conditions::ALL_PROCESSORS), told(4));
+    assert_ne!(told(conditions::ALL_PROCESSORS), told(1));
 }
 
 /// The steps of a graph of one operator or a few.
-fn steps_of(make: impl FnOnce(&mut Builder)) -> Vec<Step> {
-    let mut graph = Builder::new(1);
+fn steps_of(make: impl FnOnce(&mut GraphBuilder)) -> Vec<OperatorStep> {
+    let mut graph = GraphBuilder::new(1);
     make(&mut graph);
-    let graph = trial::collect::analyse(&graph.finish(), &Bindings::default()).unwrap();
-    step::steps(&graph, RTEN).unwrap()
+    let graph = trial::collect::analyse(&graph.finish(), &ShapeBindings::default()).unwrap();
+    operator_features::steps(&graph, RTEN).unwrap()
 }
 
 /// How many pieces the only step of a kind works on.
-fn pieces(steps: &[Step], kind: &str) -> f64 {
-    let pieces = step::BASIS.iter().position(|name| *name == "pieces").unwrap();
+fn pieces(steps: &[OperatorStep], kind: &str) -> f64 {
+    let pieces = operator_features::LINEAR_FEATURES.iter().position(|name| *name == "pieces").unwrap();
     steps.iter().find(|step| step.kind == kind).unwrap().basis[pieces]
 }
 
@@ -207,14 +216,18 @@ fn pieces(steps: &[Step], kind: &str) -> f64 {
 fn rows_that_are_added_up_and_values_that_lie_apart_are_told_apart() {
     let reduce = |axis: i64, keep: i64, as_input: bool| {
         let steps = steps_of(|graph| {
-            let input = graph.input(DataType::Float, &[4, 64, 64]);
-            let axes = graph.integers(&[axis]);
-            let keep = ("keepdims", Setting::Integer(keep));
+            let input = graph.add_input(DataType::Float, &[4, 64, 64]);
+            let axes = graph.add_integers(&[axis]);
+            let keep = ("keepdims", AttributeValue::Integer(keep));
             let made = match as_input {
-                true => graph.node("ReduceSum", &[&input, &axes], &[keep]),
-                false => graph.node("ReduceMax", &[&input], &[("axes", Setting::Integers(vec![axis])), keep]),
+                true => graph.encode_node("ReduceSum", &[&input, &axes], &[keep]),
+                false => graph.encode_node(
+                    "ReduceMax",
+                    &[&input],
+                    &[("axes", AttributeValue::Integers(vec![axis])), keep],
+                ),
             };
-            graph.output(&made);
+            graph.add_output(&made);
         });
         pieces(&steps, if as_input { "ReduceSum" } else { "ReduceMax" })
     };
@@ -227,9 +240,9 @@ fn rows_that_are_added_up_and_values_that_lie_apart_are_told_apart() {
     );
     let turned = |dims: &[u64], perm: Vec<i64>| {
         let steps = steps_of(|graph| {
-            let input = graph.input(DataType::Float, dims);
-            let made = graph.node("Transpose", &[&input], &[("perm", Setting::Integers(perm))]);
-            graph.output(&made);
+            let input = graph.add_input(DataType::Float, dims);
+            let made = graph.encode_node("Transpose", &[&input], &[("perm", AttributeValue::Integers(perm))]);
+            graph.add_output(&made);
         });
         pieces(&steps, "Transpose")
     };
@@ -241,21 +254,21 @@ fn rows_that_are_added_up_and_values_that_lie_apart_are_told_apart() {
 #[test]
 fn weights_that_a_loop_carries_along_are_weights_of_its_body() {
     let steps = steps_of(|graph| {
-        let weights = graph.weights(&[256, 256], 256);
-        let given = graph.input(DataType::Float, &[256, 256]);
-        let carried = graph.node("Add", &[&given, &weights], &[]);
-        let all = graph.repeat(5, &[&carried], &[256, 256], |turn, _, states| {
-            vec![turn.node("MatMul", &[&states[0], &states[0]], &[])]
+        let weights = graph.add_weights(&[256, 256], 256);
+        let given = graph.add_input(DataType::Float, &[256, 256]);
+        let carried = graph.encode_node("Add", &[&given, &weights], &[]);
+        let all = graph.add_loop(5, &[&carried], &[256, 256], |turn, _, states| {
+            vec![turn.encode_node("MatMul", &[&states[0], &states[0]], &[])]
         });
-        graph.output(&all[0]);
+        graph.add_output(&all[0]);
     });
     let product = steps.iter().find(|step| step.kind == "MatMul").unwrap();
     assert_eq!((product.turns, product.weight_bytes), (5, 4.0 * 256.0 * 256.0));
 }
 
 /// A count of the only step of a kind, by its name.
-fn counted(steps: &[Step], kind: &str, name: &str) -> f64 {
-    let at = step::BASIS.iter().position(|known| *known == name).unwrap();
+fn counted(steps: &[OperatorStep], kind: &str, name: &str) -> f64 {
+    let at = operator_features::LINEAR_FEATURES.iter().position(|known| *known == name).unwrap();
     steps.iter().find(|step| step.kind == kind).unwrap().basis[at]
 }
 
@@ -263,19 +276,19 @@ fn counted(steps: &[Step], kind: &str, name: &str) -> f64 {
 fn what_a_convolution_of_each_channel_leaves_out_in_the_padding_is_not_counted() {
     let of = |strides: [i64; 2], pads: Option<[i64; 4]>| {
         steps_of(|graph| {
-            let input = graph.input(DataType::Float, &[1, 8, 3, 40]);
-            let weights = graph.weights(&[8, 1, 5, 5], 25);
+            let input = graph.add_input(DataType::Float, &[1, 8, 3, 40]);
+            let weights = graph.add_weights(&[8, 1, 5, 5], 25);
             let mut settings = vec![
-                ("group", Setting::Integer(8)),
-                ("kernel_shape", Setting::Integers(vec![5, 5])),
-                ("strides", Setting::Integers(strides.to_vec())),
+                ("group", AttributeValue::Integer(8)),
+                ("kernel_shape", AttributeValue::Integers(vec![5, 5])),
+                ("strides", AttributeValue::Integers(strides.to_vec())),
             ];
             match pads {
-                Some(pads) => settings.push(("pads", Setting::Integers(pads.to_vec()))),
-                None => settings.push(("auto_pad", Setting::Text("SAME_UPPER"))),
+                Some(pads) => settings.push(("pads", AttributeValue::Integers(pads.to_vec()))),
+                None => settings.push(("auto_pad", AttributeValue::Text("SAME_UPPER"))),
             }
-            let made = graph.node("Conv", &[&input, &weights], &settings);
-            graph.output(&made);
+            let made = graph.encode_node("Conv", &[&input, &weights], &settings);
+            graph.add_output(&made);
         })
     };
     // Each of three rows meets three of the window's five; of 40 columns 2, 1, 0, 1 and 2 are missing.
@@ -295,23 +308,29 @@ fn what_a_convolution_of_each_channel_leaves_out_in_the_padding_is_not_counted()
 fn a_right_side_whose_lines_lie_across_is_packed_value_by_value() {
     let gemm = |across: i64| {
         steps_of(|graph| {
-            let input = graph.input(DataType::Float, &[20, 64]);
-            let weights = graph.weights(&[64, 64], 64);
-            let made = graph.node("Gemm", &[&input, &weights], &[("transB", Setting::Integer(across))]);
-            graph.output(&made);
+            let input = graph.add_input(DataType::Float, &[20, 64]);
+            let weights = graph.add_weights(&[64, 64], 64);
+            let made = graph.encode_node(
+                "Gemm",
+                &[&input, &weights],
+                &[("transB", AttributeValue::Integer(across))],
+            );
+            graph.add_output(&made);
         })
     };
-    let sides = |steps: &[Step], kind: &str| (counted(steps, kind, "right"), counted(steps, kind, "turned"));
+    let sides =
+        |steps: &[OperatorStep], kind: &str| (counted(steps, kind, "right"), counted(steps, kind, "turned"));
     assert_eq!(sides(&gemm(0), "Gemm"), (4096.0, 0.0));
     assert_eq!(sides(&gemm(1), "Gemm"), (0.0, 4096.0));
     // Axes that are turned in passing: only where neighbours do not stay neighbours.
     let product = |perm: Vec<i64>, dims: &[u64]| {
         steps_of(|graph| {
             let (left, right) =
-                (graph.input(DataType::Float, &[2, 4, 16, 32]), graph.input(DataType::Float, dims));
-            let turned = graph.node("Transpose", &[&right], &[("perm", Setting::Integers(perm))]);
-            let made = graph.node("MatMul", &[&left, &turned], &[]);
-            graph.output(&made);
+                (graph.add_input(DataType::Float, &[2, 4, 16, 32]), graph.add_input(DataType::Float, dims));
+            let turned =
+                graph.encode_node("Transpose", &[&right], &[("perm", AttributeValue::Integers(perm))]);
+            let made = graph.encode_node("MatMul", &[&left, &turned], &[]);
+            graph.add_output(&made);
         })
     };
     assert_eq!(sides(&product(vec![0, 2, 3, 1], &[2, 64, 4, 32]), "MatMul"), (0.0, 8.0 * 32.0 * 64.0));
@@ -321,10 +340,10 @@ fn a_right_side_whose_lines_lie_across_is_packed_value_by_value() {
 #[test]
 fn a_table_that_is_looked_into_is_not_read_as_a_whole() {
     let steps = steps_of(|graph| {
-        let table = graph.weights(&[30_000, 64], 64);
-        let words = graph.input(DataType::Int64, &[1, 4]);
-        let made = graph.node("Gather", &[&table, &words], &[("axis", Setting::Integer(0))]);
-        graph.output(&made);
+        let table = graph.add_weights(&[30_000, 64], 64);
+        let words = graph.add_input(DataType::Int64, &[1, 4]);
+        let made = graph.encode_node("Gather", &[&table, &words], &[("axis", AttributeValue::Integer(0))]);
+        graph.add_output(&made);
     });
     let read = steps[0].bytes;
     assert!(read <= 3.0 * 4.0 * 64.0 * 4.0, "{read}");

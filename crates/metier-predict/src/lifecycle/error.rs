@@ -2,7 +2,7 @@
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum LifecycleError {
     /// A predictor whose file cannot be used.
     #[error("predictor {id}: {why}; `metier predictors remove {id}` removes it")]
     Unusable { id: String, why: String },
@@ -16,9 +16,9 @@ pub enum Error {
     Store(#[from] metier_store::Error),
 }
 
-impl Error {
+impl LifecycleError {
     /// A file that cannot be used.
-    pub fn unusable(id: &metier_types::Digest, why: impl ToString) -> Self {
+    pub fn unusable(id: &metier_types::ContentDigest, why: impl ToString) -> Self {
         Self::Unusable { id: id.to_string(), why: why.to_string() }
     }
 }

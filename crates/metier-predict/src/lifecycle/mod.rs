@@ -7,7 +7,7 @@
 //!  └── [`retrain`], one at a time ([`training_lock`])         [`portable`]: to other hosts
 //! ```
 //!
-//! A predictor is a [`Predictor`](metier_types::Predictor) record and a file whose SHA-256 is its
+//! A predictor is a [`GraphTimePredictor`](metier_types::GraphTimePredictor) record and a file whose SHA-256 is its
 //! id. At most one of a [`PredictorScope`] (kind, device, runtime or pipeline) is in use; the
 //! others are kept aside to go back to. A kind says with [`PredictorKind`] how its files are
 //! checked; what its files hold and how they are scored is its own. The comparison and the margin
@@ -23,11 +23,11 @@ pub mod standing;
 pub mod training_lock;
 
 pub use comparison::{GroupErrors, PredictorComparison, PromotionDecision, PromotionMargin};
-pub use error::Error;
+pub use error::LifecycleError;
 pub use score::UnseenPredictions;
 pub use standing::PredictorScope;
 
-use metier_types::{DeviceRef, Digest};
+use metier_types::{ContentDigest, DeviceRef};
 
 /// A kind of predictors, as the lifecycle needs it.
 pub trait PredictorKind: Sync {
@@ -39,12 +39,12 @@ pub trait PredictorKind: Sync {
     /// Trivial answers, as named in `held_out`, that a predictor has to beat before it answers.
     fn baselines(&self) -> &'static [&'static str];
     /// Checks a file as it is checked before it answers.
-    fn check(&self, id: &Digest, file: &[u8]) -> Result<FileScope, Error>;
+    fn check(&self, id: &ContentDigest, file: &[u8]) -> Result<PredictorFileScope, LifecycleError>;
 }
 
 /// What a predictor's file says of itself.
 #[derive(Debug, Clone, PartialEq)]
-pub struct FileScope {
+pub struct PredictorFileScope {
     /// Where it was learned; `None` where files of that kind do not say.
     pub device: Option<DeviceRef>,
     /// The runtime or pipeline that it predicts.

@@ -7,18 +7,18 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use metier_store::{Store, digest};
-use metier_types::{Digest, Predictor};
+use metier_store::{RecordStore, digest};
+use metier_types::{ContentDigest, Predictor};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::standing::install_imported;
-use super::{Error, PredictorKind, kind_named};
+use super::{LifecycleError, PredictorKind, kind_named};
 
 /// The schema of such a file.
 pub const SCHEMA: &str = "metier.predictor-file/1";
 /// Largest file that is read: what a store takes, as base64.
-pub const LARGEST: u64 = (256 << 20) / 3 * 4 + (1 << 20);
+pub const MAX_PORTABLE_BYTES: u64 = (256 << 20) / 3 * 4 + (1 << 20);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct PortablePredictor {
@@ -31,29 +31,34 @@ struct PortablePredictor {
 }
 
 /// A predictor as such a file.
-pub fn export(store: &Store, id: &Digest) -> Result<Vec<u8>, Error> {
+pub fn export(store: &RecordStore, id: &ContentDigest) -> Result<Vec<u8>, LifecycleError> {
     let (record, bytes) = find(store, id)?;
     let (encoding, file) = match String::from_utf8(bytes) {
         Ok(text) => (None, text),
         Err(error) => (Some("base64".to_string()), BASE64.encode(error.as_bytes())),
     };
     let portable = PortablePredictor { schema: SCHEMA.to_string(), record, encoding, file };
-    let mut text = serde_json::to_vec(&portable).map_err(|error| Error::unusable(id, error))?;
+    let mut text = serde_json::to_vec(&portable).map_err(|error| LifecycleError::unusable(id, error))?;
     text.push(b'\n');
     Ok(text)
 }
 
 /// The record of a predictor with its file.
-pub fn find(store: &Store, id: &Digest) -> Result<(Predictor, Vec<u8>), Error> {
-    let record = store.predictor(id)?.ok_or_else(|| Error::unusable(id, "it is not there"))?;
-    let file = store.predictor_file(id)?.ok_or_else(|| Error::unusable(id, "its file is not there"))?;
+pub fn find(store: &RecordStore, id: &ContentDigest) -> Result<(Predictor, Vec<u8>), LifecycleError> {
+    let record = store.predictor(id)?.ok_or_else(|| LifecycleError::unusable(id, "it is not there"))?;
+    let file =
+        store.predictor_file(id)?.ok_or_else(|| LifecycleError::unusable(id, "its file is not there"))?;
     Ok((record, file))
 }
 
 /// Imports such a file. The newer predictor of a scope answers; the other is kept aside, and its
 /// record says why.
-pub fn import(store: &Store, kinds: &[&dyn PredictorKind], bytes: &[u8]) -> Result<Predictor, Error> {
-    let refused = |why: String| Error::Refused { why };
+pub fn import(
+    store: &RecordStore,
+    kinds: &[&dyn PredictorKind],
+    bytes: &[u8],
+) -> Result<Predictor, LifecycleError> {
+    let refused = |why: String| LifecycleError::Refused { why };
     let PortablePredictor { schema, mut record, encoding, file } =
         serde_json::from_slice(bytes).map_err(|error| refused(format!("it is no {SCHEMA}: {error}")))?;
     if schema != SCHEMA {
@@ -64,7 +69,7 @@ pub fn import(store: &Store, kinds: &[&dyn PredictorKind], bytes: &[u8]) -> Resu
         Some("base64") => BASE64.decode(file).map_err(|error| refused(format!("its file: {error}")))?,
         Some(other) => return Err(refused(format!("its encoding is {other:?}; want \"base64\" or none"))),
     };
-    let found = digest::of_bytes(&file);
+    let found = digest::digest_bytes(&file);
     if found != record.id {
         return Err(refused(format!(
             "its file was changed: it is {found} and its record says {}",
@@ -76,7 +81,7 @@ pub fn import(store: &Store, kinds: &[&dyn PredictorKind], bytes: &[u8]) -> Resu
         return Err(refused(format!("its kind is {:?}; want {}", record.kind, names.join(" or "))));
     };
     let of_file = kind.check(&record.id, &file).map_err(|error| match error {
-        Error::Unusable { why, .. } => refused(why),
+        LifecycleError::Unusable { why, .. } => refused(why),
         other => other,
     })?;
     if let Some(device) = of_file.device
@@ -92,10 +97,10 @@ pub fn import(store: &Store, kinds: &[&dyn PredictorKind], bytes: &[u8]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use metier_types::Standing;
+    use metier_types::PredictorStanding;
 
     use crate::latency::conditions::RTEN;
-    use crate::latency::runs::tests::Place;
+    use crate::latency::run_trials::tests::Place;
     use crate::latency::{KINDS, fit};
 
     #[test]
@@ -105,7 +110,7 @@ mod tests {
         let learned = fit::fit(&from.store, &from.device, None, RTEN).unwrap().record;
         let bytes = export(&from.store, &learned.id).unwrap();
         let taken = import(&to.store, &KINDS, &bytes).unwrap();
-        assert_eq!((taken.id, taken.standing), (learned.id, Standing::InUse));
+        assert_eq!((taken.id, taken.standing), (learned.id, PredictorStanding::InUse));
         let file = to.store.predictor_file(&learned.id).unwrap();
         assert_eq!(file, from.store.predictor_file(&learned.id).unwrap());
         // Once more changes nothing; a newer one passes it.
@@ -114,7 +119,10 @@ mod tests {
         let newer = fit::fit(&from.store, &from.device, None, RTEN).unwrap().record;
         import(&to.store, &KINDS, &export(&from.store, &newer.id).unwrap()).unwrap();
         let standing = |id| to.store.predictor(id).unwrap().unwrap().standing;
-        assert_eq!((standing(&newer.id), standing(&taken.id)), (Standing::InUse, Standing::Passed));
+        assert_eq!(
+            (standing(&newer.id), standing(&taken.id)),
+            (PredictorStanding::InUse, PredictorStanding::Passed)
+        );
 
         let text = String::from_utf8(bytes).unwrap();
         for (from, into, says) in [

@@ -8,41 +8,41 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use metier_linux::stop_request::StopRequest;
-use metier_store::{RunFilter, Store};
+use metier_store::{RecordStore, RunFilter};
 use metier_types::{Device, RunId, RunState};
 
-use super::{Error, training_lock};
+use super::{LifecycleError, training_lock};
 
 /// How often runs are looked for.
-const EVERY: Duration = Duration::from_secs(60);
+const RETRAIN_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a stop request waits at most.
-const TICK: Duration = Duration::from_millis(200);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What one kind of predictors learns from new runs.
 pub trait RetrainTask {
     /// The kind, as [`training_lock`] knows it.
     const KIND: &'static str;
     type Fitted;
-    type Error: From<Error> + Display;
+    type Error: From<LifecycleError> + Display;
 
     /// Takes what arrived. Returns how many runs have been looked at, now and before.
-    fn take(&mut self, store: &Store, device: &Device) -> Result<u64, Self::Error>;
+    fn take(&mut self, store: &RecordStore, device: &Device) -> Result<u64, Self::Error>;
 
     /// Learns where enough is new.
     fn learn(
         &mut self,
-        store: &Store,
+        store: &RecordStore,
         device: &Device,
-        is_measuring: IsMeasuring<'_>,
-    ) -> Result<Retrained<Self::Fitted>, Self::Error>;
+        is_measuring: MeasuringCheck<'_>,
+    ) -> Result<RetrainOutcome<Self::Fitted>, Self::Error>;
 }
 
 /// Whether something is measured on the device at this moment; asked before each fit.
-pub type IsMeasuring<'a> = &'a dyn Fn() -> Result<bool, Error>;
+pub type MeasuringCheck<'a> = &'a dyn Fn() -> Result<bool, LifecycleError>;
 
 /// What a task learned.
 #[derive(Debug)]
-pub struct Retrained<F> {
+pub struct RetrainOutcome<F> {
     pub fitted: Vec<F>,
     /// Whether it left something for the next turn, because something was being measured.
     pub is_interrupted: bool,
@@ -50,22 +50,22 @@ pub struct Retrained<F> {
 
 /// Marks the runs of a device as interrupted whose measuring program is gone, and names them. The
 /// run engine does it (`metier_measure::leftovers`), on which no predictor depends.
-pub type SweepRuns<'a> = &'a dyn Fn(&Store, &Device) -> Result<Vec<RunId>, String>;
+pub type RunSweeper<'a> = &'a dyn Fn(&RecordStore, &Device) -> Result<Vec<RunId>, String>;
 
 /// How many runs have ended, on whatever device, and the newest of them.
-type Arrived = (u64, Option<RunId>);
+type ArrivedRuns = (u64, Option<RunId>);
 
 /// A task with what it has seen.
 #[derive(Debug)]
-pub struct Retrainer<T> {
+pub struct PredictorRetrainer<T> {
     task: T,
     /// What had arrived when all of it had been looked at.
-    seen: Option<Arrived>,
+    seen: Option<ArrivedRuns>,
     /// Runs that had been looked at when nothing was left to learn.
     settled: Option<u64>,
 }
 
-impl<T: RetrainTask> Retrainer<T> {
+impl<T: RetrainTask> PredictorRetrainer<T> {
     pub const fn new(task: T) -> Self {
         Self { task, seen: None, settled: None }
     }
@@ -73,9 +73,9 @@ impl<T: RetrainTask> Retrainer<T> {
     /// Takes new runs, and learns where enough is new.
     pub fn turn(
         &mut self,
-        store: &Store,
+        store: &RecordStore,
         device: &Device,
-        sweep: SweepRuns<'_>,
+        sweep: RunSweeper<'_>,
     ) -> Result<Vec<T::Fitted>, T::Error> {
         sweep_runs(store, device, sweep)?;
         // Before anything is taken: what arrives meanwhile is for the next turn.
@@ -83,7 +83,7 @@ impl<T: RetrainTask> Retrainer<T> {
         if self.seen == Some(arrived) {
             return Ok(Vec::new());
         }
-        let is_measuring = || -> Result<bool, Error> {
+        let is_measuring = || -> Result<bool, LifecycleError> {
             Ok(has_running(store, device)? || training_lock::is_held_by_any(store, device, T::KIND)?)
         };
         if is_measuring()? {
@@ -105,30 +105,30 @@ impl<T: RetrainTask> Retrainer<T> {
 
     /// Takes turns until it is asked to stop, at the lowest priority. Call it from a thread of its
     /// own.
-    pub fn run(mut self, store: &Store, device: &Device, sweep: SweepRuns<'_>, stop: &StopRequest) {
+    pub fn run(mut self, store: &RecordStore, device: &Device, sweep: RunSweeper<'_>, stop: &StopRequest) {
         // SAFETY: the call changes the priority of the calling thread and nothing else.
         if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } != 0 {
             tracing::debug!("learning has the priority of everything else");
         }
-        while !stop.is_asked() {
+        while !stop.is_requested() {
             if let Err(error) = self.turn(store, device, sweep) {
                 tracing::warn!(%error, "nothing was learned from new runs; trying again");
             }
             let begin = Instant::now();
-            while begin.elapsed() < EVERY && !stop.is_asked() {
-                std::thread::sleep(TICK);
+            while begin.elapsed() < RETRAIN_INTERVAL && !stop.is_requested() {
+                std::thread::sleep(STOP_POLL_INTERVAL);
             }
         }
     }
 }
 
-fn arrived(store: &Store) -> Result<Arrived, Error> {
+fn arrived(store: &RecordStore) -> Result<ArrivedRuns, LifecycleError> {
     let filter = RunFilter { state: Some(RunState::Finished), limit: 1, ..RunFilter::default() };
     let found = store.runs(&filter)?;
     Ok((found.total, found.runs.first().map(|run| run.id)))
 }
 
-fn has_running(store: &Store, device: &Device) -> Result<bool, Error> {
+fn has_running(store: &RecordStore, device: &Device) -> Result<bool, LifecycleError> {
     let filter = RunFilter {
         device: Some(device.id.to_string()),
         state: Some(RunState::Running),
@@ -139,7 +139,7 @@ fn has_running(store: &Store, device: &Device) -> Result<bool, Error> {
 }
 
 /// Marks runs whose measuring program was killed: else nothing would ever be learned beside them.
-fn sweep_runs(store: &Store, device: &Device, sweep: SweepRuns<'_>) -> Result<(), Error> {
+fn sweep_runs(store: &RecordStore, device: &Device, sweep: RunSweeper<'_>) -> Result<(), LifecycleError> {
     if !has_running(store, device)? {
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Scores predictions of groups that a predictor has not seen, beside what trivial answers would
 //! have been.
 
-use metier_learn::score::Score;
-use metier_types::{Extra, HeldOut, Ratio};
+use metier_learn::score::PredictionScore;
+use metier_types::{ExtraFields, HeldOutError, Ratio};
 
 /// Predictions of one target, each by a predictor that had not seen its group.
 #[derive(Debug, Clone)]
@@ -24,14 +24,14 @@ pub struct UnseenPredictions<'a> {
 
 impl UnseenPredictions<'_> {
     /// The score; `None` where there are no rows.
-    pub fn score(&self) -> Option<HeldOut> {
-        let score = Score::of(self.measured, self.predicted, 0.0)?;
+    pub fn score(&self) -> Option<HeldOutError> {
+        let score = PredictionScore::compute(self.measured, self.predicted, 0.0)?;
         let rows = self.measured.len();
-        let baselines = self.baselines.iter().filter_map(|(name, said)| {
-            let score = Score::of(self.measured, said.as_ref()?, 0.0)?;
+        let baselines = self.baselines.iter().filter_map(|(name, values)| {
+            let score = PredictionScore::compute(self.measured, values.as_ref()?, 0.0)?;
             Some((name.to_string(), score.mape.unwrap_or(f64::NAN)))
         });
-        Some(HeldOut {
+        Some(HeldOutError {
             target: self.target.to_string(),
             unit: self.unit.to_string(),
             held_out: self.held_out.to_string(),
@@ -44,7 +44,7 @@ impl UnseenPredictions<'_> {
             planned_coverage: Some(Ratio(self.coverage)),
             coverage: Some(Ratio(self.covered as f64 / rows as f64)),
             baselines: baselines.collect(),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })
     }
 }

@@ -3,18 +3,18 @@
 //!
 //! The standing of a predictor is in its record; why it is so stands beside it (`because`).
 
-use metier_store::Store;
-use metier_types::{DeviceId, Digest, Predictor, Standing};
+use metier_store::RecordStore;
+use metier_types::{ContentDigest, DeviceId, Predictor, PredictorStanding};
 use serde_json::json;
 
-use super::{Error, PredictorKind, kind_named};
+use super::{LifecycleError, PredictorKind, kind_named};
 
 /// Predictors of a scope that are kept beside the one in use, to go back to.
-pub const MOST_ASIDE: usize = 4;
+pub const MAX_ASIDE: usize = 4;
 /// In a record: why it has its standing.
 const BECAUSE: &str = "because";
 /// How the reason begins where a predictor lost against a trivial answer.
-const UNFIT: &str = "it is no better than";
+const UNFIT_PREFIX: &str = "it is no better than";
 /// Fields of records that tell apart what is predicted on one device
 /// ([`PredictorKind::variant_field`]).
 const VARIANT_FIELDS: [&str; 2] = ["runtime", "pipeline"];
@@ -46,22 +46,30 @@ impl PredictorScope {
     }
 
     /// All predictors of it, newest first.
-    pub fn predictors(&self, store: &Store) -> Result<Vec<Predictor>, Error> {
+    pub fn predictors(&self, store: &RecordStore) -> Result<Vec<Predictor>, LifecycleError> {
         let mut all = store.predictors(Some(&self.kind))?;
-        all.retain(|one| Self::of(one) == *self);
+        all.retain(|predictor| Self::of(predictor) == *self);
         Ok(all)
     }
 
     /// The one that answers.
-    pub fn in_use(&self, store: &Store) -> Result<Option<Predictor>, Error> {
-        Ok(self.predictors(store)?.into_iter().find(|one| one.standing == Standing::InUse))
+    pub fn in_use(&self, store: &RecordStore) -> Result<Option<Predictor>, LifecycleError> {
+        Ok(self
+            .predictors(store)?
+            .into_iter()
+            .find(|predictor| predictor.standing == PredictorStanding::InUse))
     }
 
     /// Keeps all others of it aside.
-    pub fn demote_others(&self, store: &Store, id: &Digest, because: &str) -> Result<(), Error> {
+    pub fn demote_others(
+        &self,
+        store: &RecordStore,
+        id: &ContentDigest,
+        because: &str,
+    ) -> Result<(), LifecycleError> {
         for mut old in self.predictors(store)? {
-            if old.id != *id && old.standing == Standing::InUse {
-                set_standing(&mut old, Standing::Passed, because);
+            if old.id != *id && old.standing == PredictorStanding::InUse {
+                set_standing(&mut old, PredictorStanding::Passed, because);
                 store.update_predictor(&old)?;
             }
         }
@@ -69,9 +77,11 @@ impl PredictorScope {
     }
 
     /// Removes the oldest of those kept aside: retraining every hour must not fill the store.
-    pub fn prune(&self, store: &Store) -> Result<(), Error> {
+    pub fn prune(&self, store: &RecordStore) -> Result<(), LifecycleError> {
         let all = self.predictors(store)?;
-        for old in all.iter().filter(|one| one.standing == Standing::Passed).skip(MOST_ASIDE) {
+        for old in
+            all.iter().filter(|predictor| predictor.standing == PredictorStanding::Passed).skip(MAX_ASIDE)
+        {
             store.remove_predictor(&old.id)?;
         }
         Ok(())
@@ -81,12 +91,16 @@ impl PredictorScope {
 /// Reads the files of all predictors of a kind that are in use. One that cannot be used is logged
 /// and left out: without it a simpler answer is still there.
 pub fn read_in_use<T>(
-    store: &Store,
+    store: &RecordStore,
     kind: &str,
-    read: impl Fn(&Digest, &[u8]) -> Result<T, Error>,
-) -> Result<Vec<(Digest, T)>, Error> {
+    read: impl Fn(&ContentDigest, &[u8]) -> Result<T, LifecycleError>,
+) -> Result<Vec<(ContentDigest, T)>, LifecycleError> {
     let mut all = Vec::new();
-    for record in store.predictors(Some(kind))?.iter().filter(|one| one.standing == Standing::InUse) {
+    for record in store
+        .predictors(Some(kind))?
+        .iter()
+        .filter(|predictor| predictor.standing == PredictorStanding::InUse)
+    {
         let Some(bytes) = store.predictor_file(&record.id)? else { continue };
         match read(&record.id, &bytes) {
             Ok(file) => all.push((record.id, file)),
@@ -97,28 +111,37 @@ pub fn read_in_use<T>(
 }
 
 /// Records a predictor. One that is in use displaces the one that was, and says so in its record.
-pub fn install(store: &Store, record: &Predictor, file: &[u8], because: &str) -> Result<(), Error> {
+pub fn install(
+    store: &RecordStore,
+    record: &Predictor,
+    file: &[u8],
+    because: &str,
+) -> Result<(), LifecycleError> {
     store.put_predictor(record, file)?;
-    if record.standing == Standing::InUse {
+    if record.standing == PredictorStanding::InUse {
         PredictorScope::of(record).demote_others(store, &record.id, because)?;
     }
     Ok(())
 }
 
 /// Records a predictor that was learned elsewhere: the newer one of a scope answers.
-pub fn install_imported(store: &Store, record: &mut Predictor, file: &[u8]) -> Result<(), Error> {
+pub fn install_imported(
+    store: &RecordStore,
+    record: &mut Predictor,
+    file: &[u8],
+) -> Result<(), LifecycleError> {
     let rival = PredictorScope::of(record).in_use(store)?.filter(|rival| rival.id != record.id);
     record.standing = match &rival {
-        Some(rival) if rival.made > record.made => Standing::Passed,
-        _ => Standing::InUse,
+        Some(rival) if rival.made > record.made => PredictorStanding::Passed,
+        _ => PredictorStanding::InUse,
     };
     install(store, record, file, &format!("{} was imported and is newer", record.id))
 }
 
 /// Puts a predictor in use that was kept aside: promotion and roll-back by hand.
-pub fn put_in_use(store: &Store, mut record: Predictor) -> Result<Predictor, Error> {
+pub fn put_in_use(store: &RecordStore, mut record: Predictor) -> Result<Predictor, LifecycleError> {
     let scope = PredictorScope::of(&record);
-    set_standing(&mut record, Standing::InUse, "it was put in use by hand");
+    set_standing(&mut record, PredictorStanding::InUse, "it was put in use by hand");
     store.update_predictor(&record)?;
     scope.demote_others(store, &record.id, &format!("{} was put in use by hand", record.id))?;
     Ok(record)
@@ -127,18 +150,18 @@ pub fn put_in_use(store: &Store, mut record: Predictor) -> Result<Predictor, Err
 /// Removes a predictor. With the one in use gone its [`successor`] answers, if there is one: it is
 /// returned.
 pub fn remove(
-    store: &Store,
+    store: &RecordStore,
     kinds: &[&dyn PredictorKind],
     gone: &Predictor,
-) -> Result<Option<Predictor>, Error> {
+) -> Result<Option<Predictor>, LifecycleError> {
     store.remove_predictor(&gone.id)?;
-    if gone.standing != Standing::InUse {
+    if gone.standing != PredictorStanding::InUse {
         return Ok(None);
     }
     let baselines = kind_named(kinds, &gone.kind).map_or(&[][..], PredictorKind::baselines);
     let others = PredictorScope::of(gone).predictors(store)?;
     let Some(heir) = successor(&others, gone, baselines) else { return Ok(None) };
-    let heir = Predictor { standing: Standing::InUse, ..heir.clone() };
+    let heir = Predictor { standing: PredictorStanding::InUse, ..heir.clone() };
     store.update_predictor(&heir)?;
     Ok(Some(heir))
 }
@@ -152,15 +175,17 @@ pub fn successor<'a>(
     baselines: &[&'static str],
 ) -> Option<&'a Predictor> {
     let scope = PredictorScope::of(gone);
-    let is_alike = |one: &&Predictor| {
-        one.id != gone.id && one.standing == Standing::Passed && PredictorScope::of(one) == scope
+    let is_alike = |predictor: &&Predictor| {
+        predictor.id != gone.id
+            && predictor.standing == PredictorStanding::Passed
+            && PredictorScope::of(predictor) == scope
     };
     let error = |one: &Predictor| {
-        let told = one.held_out.first().and_then(|held| held.extra.get("mean_log_error")?.as_f64());
-        told.unwrap_or(f64::INFINITY)
+        let value = one.held_out.first().and_then(|held| held.extra.get("mean_log_error")?.as_f64());
+        value.unwrap_or(f64::INFINITY)
     };
     let is_fit = |one: &&Predictor| {
-        reason(one).is_none_or(|why| !why.starts_with(UNFIT)) && lost_against(one, baselines).is_none()
+        reason(one).is_none_or(|why| !why.starts_with(UNFIT_PREFIX)) && lost_against(one, baselines).is_none()
     };
     // Of equals the first, which is the newest.
     all.iter().filter(is_alike).filter(is_fit).min_by(|one, other| error(one).total_cmp(&error(other)))
@@ -175,7 +200,7 @@ pub fn lost_against(record: &Predictor, baselines: &[&'static str]) -> Option<&'
 
 /// The reason of one that lost against a trivial answer; [`successor`] knows it by its beginning.
 pub fn unfit_because(baseline: &str) -> String {
-    format!("{UNFIT} {baseline}, so it does not answer; more graphs would help")
+    format!("{UNFIT_PREFIX} {baseline}, so it does not answer; more graphs would help")
 }
 
 /// Why a predictor has its standing.
@@ -184,7 +209,7 @@ pub fn reason(record: &Predictor) -> Option<&str> {
 }
 
 /// Sets a standing and the reason for it.
-pub fn set_standing(record: &mut Predictor, standing: Standing, because: &str) {
+pub fn set_standing(record: &mut Predictor, standing: PredictorStanding, because: &str) {
     record.standing = standing;
     record.extra.insert(BECAUSE.into(), json!(because));
 }
@@ -197,7 +222,7 @@ mod tests {
     /// trivial answer's.
     fn aside(number: u8, log: Option<f64>, own: f64, trivial: f64, because: &str) -> Predictor {
         let mut record: Predictor = serde_json::from_value(json!({
-            "schema": "metier.predictor/1", "id": Digest::from_bytes([number; 32]), "kind": "latency",
+            "schema": "metier.predictor/1", "id": ContentDigest::from_bytes([number; 32]), "kind": "latency",
             "name": "rten on bench", "device": { "id": "device-1", "name": "bench" }, "standing": "passed",
             "made": "2026-01-01T00:00:00Z", "provenance": "a test", "rows": 8, "runs": [],
             "held_out": [{
@@ -216,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_successor_has_the_smallest_error_and_never_lost_against_a_trivial_answer() {
-        let gone = Predictor { standing: Standing::InUse, ..aside(9, Some(0.2), 0.2, 0.9, "") };
+        let gone = Predictor { standing: PredictorStanding::InUse, ..aside(9, Some(0.2), 0.2, 0.9, "") };
         let (unfit, worse) = (unfit_because("multiply-adds \u{d7} a constant"), "it is kept aside");
         let newest = aside(1, Some(0.01), 0.1, 0.9, &unfit);
         let by_figures = aside(2, Some(0.02), 0.9, 0.9, worse);
@@ -224,13 +249,18 @@ mod tests {
         let untold = [aside(5, None, 0.1, 0.9, worse), aside(6, None, 0.1, 0.9, worse)];
         let mut elsewhere = aside(7, Some(0.0), 0.0, 0.9, worse);
         elsewhere.extra.insert("runtime".into(), json!("onnxruntime"));
-        let in_use = Predictor { standing: Standing::InUse, ..aside(8, Some(0.0), 0.0, 0.9, "") };
+        let in_use = Predictor { standing: PredictorStanding::InUse, ..aside(8, Some(0.0), 0.0, 0.9, "") };
         let all = [newest, by_figures, elsewhere, in_use, poor, untold[0].clone(), untold[1].clone(), good];
-        let id =
-            |all: &[Predictor]| successor(all, &gone, &["multiply-adds \u{d7} constant"]).map(|one| one.id);
-        assert_eq!(id(&all), Some(Digest::from_bytes([4; 32])), "the smallest error");
-        assert_eq!(id(&all[..7]), Some(Digest::from_bytes([3; 32])));
-        assert_eq!(id(&untold), Some(Digest::from_bytes([5; 32])), "the newest where none tells its error");
+        let id = |all: &[Predictor]| {
+            successor(all, &gone, &["multiply-adds \u{d7} constant"]).map(|predictor| predictor.id)
+        };
+        assert_eq!(id(&all), Some(ContentDigest::from_bytes([4; 32])), "the smallest error");
+        assert_eq!(id(&all[..7]), Some(ContentDigest::from_bytes([3; 32])));
+        assert_eq!(
+            id(&untold),
+            Some(ContentDigest::from_bytes([5; 32])),
+            "the newest where none tells its error"
+        );
         assert_eq!(id(&all[..4]), None, "nothing is better than what was judged unfit");
     }
 }

@@ -5,42 +5,42 @@
 //! killed leaves none.
 
 use metier_device::process_owner;
-use metier_linux::Roots;
-use metier_store::{Owner, Store, Trial};
+use metier_linux::KernelRoots;
+use metier_store::{OwnerProcess, RecordStore, StoredTrial};
 use metier_types::Device;
 
-use super::Error;
+use super::LifecycleError;
 
 /// The mark, for as long as it is held.
 #[derive(Debug)]
 pub struct TrainingLock<'a> {
-    store: &'a Store,
+    store: &'a RecordStore,
     device: &'a Device,
     mark: String,
 }
 
 impl<'a> TrainingLock<'a> {
     /// Marks that this process makes trials of a kind on a device.
-    pub fn acquire(store: &'a Store, device: &'a Device, kind: &str) -> Result<Self, Error> {
-        let own = process_owner::owner(&Roots::default(), device);
-        let record = serde_json::to_string(&own).map_err(Error::Lock)?;
+    pub fn acquire(store: &'a RecordStore, device: &'a Device, kind: &str) -> Result<Self, LifecycleError> {
+        let own = process_owner::current_owner(&KernelRoots::default(), device);
+        let record = serde_json::to_string(&own).map_err(LifecycleError::Lock)?;
         let lock = Self { store, device, mark: mark_of(kind) };
-        let mut marks = lock.others()?;
-        marks.push(Trial { key: key(&own), record });
+        let mut marks = lock.other_marks()?;
+        marks.push(StoredTrial { key: key(&own), record });
         lock.replace(&marks)?;
         Ok(lock)
     }
 
     /// Marks of other processes that are still there.
-    fn others(&self) -> Result<Vec<Trial>, Error> {
-        let roots = Roots::default();
-        let own = key(&process_owner::owner(&roots, self.device));
+    fn other_marks(&self) -> Result<Vec<StoredTrial>, LifecycleError> {
+        let roots = KernelRoots::default();
+        let own = key(&process_owner::current_owner(&roots, self.device));
         let mut marks = self.store.trials(&self.device.id, &self.mark)?;
         marks.retain(|mark| mark.key != own && is_held(&roots, mark));
         Ok(marks)
     }
 
-    fn replace(&self, marks: &[Trial]) -> Result<(), Error> {
+    fn replace(&self, marks: &[StoredTrial]) -> Result<(), LifecycleError> {
         self.store.remove_trials(&self.device.id, &self.mark)?;
         Ok(self.store.put_trials(&self.device.id, &self.mark, marks)?)
     }
@@ -48,7 +48,7 @@ impl<'a> TrainingLock<'a> {
 
 impl Drop for TrainingLock<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.others().and_then(|left| self.replace(&left)) {
+        if let Err(error) = self.other_marks().and_then(|left| self.replace(&left)) {
             // It says nothing any more once this process is gone.
             tracing::debug!(%error, "the mark of making trials stays");
         }
@@ -56,8 +56,8 @@ impl Drop for TrainingLock<'_> {
 }
 
 /// Whether a process that is still there makes trials of a kind on a device.
-pub fn is_held_by_any(store: &Store, device: &Device, kind: &str) -> Result<bool, Error> {
-    let roots = Roots::default();
+pub fn is_held_by_any(store: &RecordStore, device: &Device, kind: &str) -> Result<bool, LifecycleError> {
+    let roots = KernelRoots::default();
     Ok(store.trials(&device.id, &mark_of(kind))?.iter().any(|mark| is_held(&roots, mark)))
 }
 
@@ -66,19 +66,19 @@ fn mark_of(kind: &str) -> String {
     format!("{kind}-under-way")
 }
 
-fn is_held(roots: &Roots, mark: &Trial) -> bool {
-    let owner: Option<Owner> = serde_json::from_str(&mark.record).ok();
-    owner.is_some_and(|owner| process_owner::is_there(roots, &owner))
+fn is_held(roots: &KernelRoots, mark: &StoredTrial) -> bool {
+    let owner: Option<OwnerProcess> = serde_json::from_str(&mark.record).ok();
+    owner.is_some_and(|owner| process_owner::is_owner_alive(roots, &owner))
 }
 
-fn key(owner: &Owner) -> String {
+fn key(owner: &OwnerProcess) -> String {
     format!("{}-{}", owner.pid, owner.started)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::runs::tests::Place;
+    use crate::latency::run_trials::tests::Place;
 
     #[test]
     fn the_lock_is_held_until_it_is_dropped_and_a_dead_process_holds_none() {
@@ -90,10 +90,14 @@ mod tests {
         drop(held);
         assert!(!is_held_by_any(store, device, "latency").unwrap());
         // One of an earlier boot, and one whose process id went to somebody else.
-        let own = process_owner::owner(&Roots::default(), device);
-        for gone in [Owner { boot: "before".into(), ..own.clone() }, Owner { started: 1, ..own }] {
+        let own = process_owner::current_owner(&KernelRoots::default(), device);
+        for gone in
+            [OwnerProcess { boot: "before".into(), ..own.clone() }, OwnerProcess { started: 1, ..own }]
+        {
             let record = serde_json::to_string(&gone).unwrap();
-            store.put_trials(&device.id, "latency-under-way", &[Trial { key: "1".into(), record }]).unwrap();
+            store
+                .put_trials(&device.id, "latency-under-way", &[StoredTrial { key: "1".into(), record }])
+                .unwrap();
             assert!(!is_held_by_any(store, device, "latency").unwrap(), "{gone:?}");
         }
     }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::linear::ridge;
-use super::operators::{Asked, Operators, Sample};
-use metier_learn::Table;
-use metier_learn::boost::{Boosted, Loss, Monotone, Settings};
-use metier_learn::random::mix;
-use metier_learn::validate::folds;
+use super::operators::{OperatorPredictor, OperatorQuery, OperatorSample};
+use metier_learn::TrainingTable;
+use metier_learn::boost::{BoostedTrees, LossFunction, MonotoneConstraint, Settings};
+use metier_learn::cross_validation::group_folds;
+use metier_learn::random::mix_bits;
 
 /// One operator of a graph.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
+pub struct GraphOperator {
     pub family: String,
     pub kind: String,
     /// How often it runs.
@@ -28,7 +28,7 @@ pub struct Part {
 
 /// What else the device does while a graph runs.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Pressure {
+pub struct ResourcePressure {
     /// Logarithm of the slowdown that fair sharing of the processors gives.
     pub sharing: f64,
     /// Share of the processors' time that others use.
@@ -37,14 +37,14 @@ pub struct Pressure {
     pub memory: f64,
 }
 
-impl Pressure {
+impl ResourcePressure {
     fn values(self) -> [f64; 3] {
         [self.sharing, self.cpu, self.memory]
     }
 
     /// Whether others use so little that a graph takes what it takes alone, but for what their share costs: every host does something.
     pub fn is_nearly_idle(self) -> bool {
-        self.cpu <= NEARLY && self.memory <= NEARLY
+        self.cpu <= MAX_NEARLY_IDLE && self.memory <= MAX_NEARLY_IDLE
     }
 
     /// Whether nothing else runs.
@@ -54,27 +54,27 @@ impl Pressure {
 }
 
 /// Share of the device that others may use while it counts as nearly idle.
-const NEARLY: f64 = 0.1;
+const MAX_NEARLY_IDLE: f64 = 0.1;
 
 /// A graph of known time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point {
+pub struct TimedGraph {
     /// The graph; its points stay on one side of every split.
     pub group: u64,
     /// Whether it was made up for learning.
     pub is_trial: bool,
     pub threads: u32,
-    pub pressure: Pressure,
-    pub parts: Vec<Part>,
+    pub pressure: ResourcePressure,
+    pub parts: Vec<GraphOperator>,
     /// What one inference took.
     pub seconds: f64,
 }
 
-impl Point {
+impl TimedGraph {
     /// What tells whether two points are of the same work: graph, threads, and all that its operators have to do.
     pub(super) fn content(&self) -> (u64, u32, u64) {
         let work = self.parts.iter().flat_map(|part| part.basis.iter().chain([&part.turns]));
-        let work = work.fold(0, |sum, count| mix(sum ^ count.to_bits()));
+        let work = work.fold(0, |sum, count| mix_bits(sum ^ count.to_bits()));
         (self.group, self.threads, work)
     }
 
@@ -82,20 +82,20 @@ impl Point {
     ///
     /// Looking at operators takes time itself, and what happens between them is in no look: their times are moved so that with what it takes to `start` they add up to
     /// what the whole took, by a little for each, and the rest in proportion.
-    pub fn samples(&self, start: f64) -> Vec<Sample> {
+    pub fn samples(&self, start: f64) -> Vec<OperatorSample> {
         let known = || self.parts.iter().filter_map(|part| Some((part, part.seconds?)));
-        let whole = (self.seconds - start).max(LEAST_OF_WHOLE * self.seconds);
+        let whole = (self.seconds - start).max(MIN_OPERATORS_SHARE * self.seconds);
         let count = known().map(|(part, _)| part.turns.max(1.0)).sum::<f64>().max(1.0);
         let looked: f64 = known().map(|(_, seconds)| seconds).sum();
-        let each = ((whole - looked) / count).clamp(-EACH_LESS, EACH_MORE);
-        let moved = |part: &Part, seconds: f64| {
+        let each = ((whole - looked) / count).clamp(-MAX_SECONDS_LESS, MAX_SECONDS_MORE);
+        let moved = |part: &GraphOperator, seconds: f64| {
             let turns = part.turns.max(1.0);
-            (seconds / turns + each).max(SHORTEST)
+            (seconds / turns + each).max(MIN_OPERATOR_SECONDS)
         };
         let sum: f64 = known().map(|(part, seconds)| moved(part, seconds) * part.turns.max(1.0)).sum();
-        let factor = (whole / sum.max(1e-12)).clamp(1.0 / STRETCH, STRETCH);
+        let factor = (whole / sum.max(1e-12)).clamp(1.0 / MAX_STRETCH, MAX_STRETCH);
         known()
-            .map(|(part, seconds)| Sample {
+            .map(|(part, seconds)| OperatorSample {
                 family: part.family.clone(),
                 kind: part.kind.clone(),
                 threads: self.threads,
@@ -113,7 +113,7 @@ impl Point {
 ///
 /// Of graphs without loops, what looks at operators leave of the whole is so much for each graph and so much for each operator, in proportion to the whole; the first is
 /// it. What is far off comes to count less: somebody else worked meanwhile.
-pub fn starts(points: &[&Point]) -> BTreeMap<u32, f64> {
+pub fn starts(points: &[&TimedGraph]) -> BTreeMap<u32, f64> {
     let mut by_threads: BTreeMap<u32, Vec<(Vec<f64>, f64, f64)>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.pressure.is_idle()) {
         let known: Vec<f64> = point.parts.iter().filter_map(|part| part.seconds).collect();
@@ -125,40 +125,40 @@ pub fn starts(points: &[&Point]) -> BTreeMap<u32, f64> {
         by_threads.entry(point.threads).or_default().push(row);
     }
     let mut found = BTreeMap::new();
-    for (threads, rows) in by_threads.into_iter().filter(|(_, rows)| rows.len() >= FEWEST_FOR_START) {
+    for (threads, rows) in by_threads.into_iter().filter(|(_, rows)| rows.len() >= MIN_START_GRAPHS) {
         let mut line = vec![0.0, 0.0];
-        for _ in 0..ROUNDS {
+        for _ in 0..REWEIGHT_ROUNDS {
             let weighted: Vec<(Vec<f64>, f64, f64)> = rows
                 .iter()
                 .map(|(values, left, weight)| {
                     let off = (left - line[0] * values[0] - line[1] * values[1]).abs() * weight.sqrt();
-                    (values.clone(), *left, weight * FAR_OFF_LEFT / off.max(FAR_OFF_LEFT))
+                    (values.clone(), *left, weight * START_OUTLIER_SHARE / off.max(START_OUTLIER_SHARE))
                 })
                 .collect();
             line = ridge(&weighted, &[1e-9; 2]);
         }
-        found.insert(threads, (line[0] * 1e-6).clamp(0.0, LONGEST_START));
+        found.insert(threads, (line[0] * 1e-6).clamp(0.0, MAX_START_SECONDS));
     }
     found
 }
 
 /// Fewest graphs that tell what an inference takes beside its operators, the most that is believed, and from which share of the whole on one is far off.
-const FEWEST_FOR_START: usize = 40;
-const LONGEST_START: f64 = 1e-4;
-const FAR_OFF_LEFT: f64 = 0.01;
+const MIN_START_GRAPHS: usize = 40;
+const MAX_START_SECONDS: f64 = 1e-4;
+const START_OUTLIER_SHARE: f64 = 0.01;
 /// Operators take at least this share of the whole.
-const LEAST_OF_WHOLE: f64 = 0.3;
+const MIN_OPERATORS_SHARE: f64 = 0.3;
 /// How much less, and more, an operator may take than a look at it says, in seconds.
-const EACH_LESS: f64 = 1e-7;
-const EACH_MORE: f64 = 2e-6;
+const MAX_SECONDS_LESS: f64 = 1e-7;
+const MAX_SECONDS_MORE: f64 = 2e-6;
 /// No operator takes less.
-const SHORTEST: f64 = 5e-8;
+const MIN_OPERATOR_SECONDS: f64 = 5e-8;
 /// How far times may be moved in proportion.
-const STRETCH: f64 = 1.5;
+const MAX_STRETCH: f64 = 1.5;
 
 /// What the sum over operators says.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sum {
+pub struct OperatorSum {
     /// Of each operator, all turns.
     pub each: Vec<f64>,
     pub seconds: f64,
@@ -173,7 +173,7 @@ pub struct Sum {
 }
 
 /// Errors of operators of one family go the same way; of different ones they even out.
-pub fn sum(operators: &Operators, parts: &[Part], threads: u32) -> Sum {
+pub fn sum(operators: &OperatorPredictor, parts: &[GraphOperator], threads: u32) -> OperatorSum {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     let mut spreads: BTreeMap<&str, f64> = BTreeMap::new();
     let mut unseen = Vec::new();
@@ -181,12 +181,12 @@ pub fn sum(operators: &Operators, parts: &[Part], threads: u32) -> Sum {
     let mut each: Vec<f64> = parts
         .iter()
         .map(|part| {
-            let Part { family, kind, basis, features, .. } = part;
-            let told = operators.tell(&Asked { family, kind, threads, basis, features });
-            let seconds = told.seconds * part.turns;
+            let GraphOperator { family, kind, basis, features, .. } = part;
+            let estimate = operators.predict(&OperatorQuery { family, kind, threads, basis, features });
+            let seconds = estimate.seconds * part.turns;
             *shares.entry(part.family.clone()).or_default() += seconds;
-            *spreads.entry(&part.family).or_default() += seconds * told.spread;
-            if told.in_range {
+            *spreads.entry(&part.family).or_default() += seconds * estimate.spread;
+            if estimate.in_range {
                 inside += seconds;
             } else if !unseen.contains(kind)
                 && operators.laws.get(family).is_none_or(|law| !law.kinds.contains_key(kind))
@@ -201,13 +201,13 @@ pub fn sum(operators: &Operators, parts: &[Part], threads: u32) -> Sum {
     shares.values_mut().for_each(|share| *share /= operators_take);
     // What it takes to start is told with the operators, in proportion.
     let seconds = operators_take + operators.start(threads);
-    each.iter_mut().for_each(|one| *one *= seconds / operators_take);
-    Sum { each, seconds, shares, spread, in_range: inside / operators_take, unseen }
+    each.iter_mut().for_each(|value| *value *= seconds / operators_take);
+    OperatorSum { each, seconds, shares, spread, in_range: inside / operators_take, unseen }
 }
 
 /// What whole graphs take beyond the sum over their operators.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Correction {
+pub struct GraphCorrection {
     /// Factor of the sum, by number of threads.
     pub factor: BTreeMap<u32, f64>,
     /// What the logarithm changes with a family's share.
@@ -215,19 +215,19 @@ pub struct Correction {
 }
 
 /// How strongly the correction by families is drawn towards none, in graphs.
-const HELD: f64 = 4.0;
+const FAMILY_RIDGE: f64 = 4.0;
 /// What a made-up network counts beside a real one.
-const TRIAL: f64 = 0.02;
+const NETWORK_WEIGHT: f64 = 0.02;
 /// How far whole graphs may move a sum, as a logarithm.
-const FARTHEST: f64 = 0.25;
+const MAX_LOG_CORRECTION: f64 = 0.25;
 
-impl Correction {
+impl GraphCorrection {
     /// Learns from graphs and what operators say of them, each graph counting alike.
-    pub fn fit(points: &[(&Point, &Sum)]) -> Self {
+    pub fn fit(points: &[(&TimedGraph, &OperatorSum)]) -> Self {
         let mut sizes: BTreeMap<u64, f64> = BTreeMap::new();
         points.iter().for_each(|(point, _)| *sizes.entry(point.group).or_default() += 1.0);
-        let weight = |point: &Point| {
-            let alike = if point.is_trial { TRIAL } else { 1.0 };
+        let weight = |point: &TimedGraph| {
+            let alike = if point.is_trial { NETWORK_WEIGHT } else { 1.0 };
             alike / sizes.get(&point.group).copied().unwrap_or(1.0)
         };
         let mut this = Self::default();
@@ -246,7 +246,8 @@ impl Correction {
                 below += weight;
                 below >= half
             });
-            let factor = middle.map_or(0.0, |(off, _)| *off).clamp(-FARTHEST, FARTHEST).exp();
+            let factor =
+                middle.map_or(0.0, |(off, _)| *off).clamp(-MAX_LOG_CORRECTION, MAX_LOG_CORRECTION).exp();
             this.factor.insert(threads, factor);
         }
         let mut families: Vec<String> =
@@ -258,31 +259,35 @@ impl Correction {
             .map(|(point, sum)| {
                 let share = |family: &String| sum.shares.get(family).copied().unwrap_or(0.0);
                 let off = (point.seconds / this.line(sum, point.threads)).ln();
-                (families.iter().map(share).collect(), off.clamp(-FARTHEST, FARTHEST), weight(point))
+                (
+                    families.iter().map(share).collect(),
+                    off.clamp(-MAX_LOG_CORRECTION, MAX_LOG_CORRECTION),
+                    weight(point),
+                )
             })
             .collect();
-        let found = ridge(&rows, &vec![HELD; families.len()]);
+        let found = ridge(&rows, &vec![FAMILY_RIDGE; families.len()]);
         this.families = families.into_iter().zip(found).collect();
         this
     }
 
-    fn line(&self, sum: &Sum, threads: u32) -> f64 {
+    fn line(&self, sum: &OperatorSum, threads: u32) -> f64 {
         let near = self.factor.iter().min_by_key(|(known, _)| known.abs_diff(threads));
         sum.seconds * near.map_or(1.0, |(_, factor)| *factor)
     }
 
     /// What a whole graph takes on an idle device.
-    pub fn apply(&self, sum: &Sum, threads: u32) -> f64 {
+    pub fn apply(&self, sum: &OperatorSum, threads: u32) -> f64 {
         let slope = |family: &String| self.families.get(family).copied().unwrap_or(0.0);
         let by_family: f64 = sum.shares.iter().map(|(family, share)| share * slope(family)).sum();
-        self.line(sum, threads) * by_family.clamp(-FARTHEST, FARTHEST).exp()
+        self.line(sum, threads) * by_family.clamp(-MAX_LOG_CORRECTION, MAX_LOG_CORRECTION).exp()
     }
 }
 
 /// By how much others slow a graph down: never less with more of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Slowdown {
-    /// For each of [`Pressure`]'s fields, none below 0.
+pub struct LoadSlowdown {
+    /// For each of [`ResourcePressure`]'s fields, none below 0.
     pub coefficients: [f64; 3],
     /// For memory pressure and the share of the time that moves bytes.
     pub moving: f64,
@@ -290,10 +295,10 @@ pub struct Slowdown {
     pub spread: f64,
     /// What goes beyond the line, which is that of fair sharing then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trees: Option<Boosted>,
+    pub trees: Option<BoostedTrees>,
 }
 
-impl Default for Slowdown {
+impl Default for LoadSlowdown {
     /// Fair sharing, and nothing else known.
     fn default() -> Self {
         Self { coefficients: [1.0, 0.0, 0.2], moving: 0.5, spread: 0.25, trees: None }
@@ -301,17 +306,18 @@ impl Default for Slowdown {
 }
 
 /// Families that move bytes rather than compute.
-const MOVING: [&str; 8] = ["move", "unary", "binary", "matvec", "pool", "resize", "conv-depth", "norm"];
+const MOVING_FAMILIES: [&str; 8] =
+    ["move", "unary", "binary", "matvec", "pool", "resize", "conv-depth", "norm"];
 
 /// Share of a graph's time that moves bytes.
-pub fn moving(sum: &Sum) -> f64 {
-    MOVING.iter().filter_map(|family| sum.shares.get(*family)).sum()
+pub fn moving(sum: &OperatorSum) -> f64 {
+    MOVING_FAMILIES.iter().filter_map(|family| sum.shares.get(*family)).sum()
 }
 
 /// How much longer a graph took beside others than alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Loaded {
-    pub pressure: Pressure,
+pub struct LoadedPoint {
+    pub pressure: ResourcePressure,
     pub threads: u32,
     /// Share of its time that moves bytes.
     pub moving: f64,
@@ -323,119 +329,119 @@ pub struct Loaded {
 }
 
 /// What the coefficients are drawn to: fair sharing of the processors.
-const FAIR: [f64; 4] = [1.0, 0.0, 0.0, 0.0];
+const FAIR_COEFFICIENTS: [f64; 4] = [1.0, 0.0, 0.0, 0.0];
 /// With the strength of how many graphs they are drawn there.
 const FAIR_GRAPHS: f64 = 2.0;
 /// What trees look at; the first three are load.
 const LOAD_FEATURES: [&str; 5] = ["sharing", "cpu", "memory", "moving", "threads"];
 /// What a graph without load counts beside one with it.
-const ANCHOR: f64 = 0.3;
+const UNLOADED_WEIGHT: f64 = 0.3;
 /// Of the error of a line, what is left with trees at most where these are kept.
-const HELPS: f64 = 0.97;
+const MAX_TREE_ERROR_RATIO: f64 = 0.97;
 /// Rounds in which what is far off comes to count less, and from how far on, as a logarithm.
-const ROUNDS: usize = 6;
-const FAR_OFF: f64 = 0.1;
+const REWEIGHT_ROUNDS: usize = 6;
+const OUTLIER_LOG_ERROR: f64 = 0.1;
 
-fn load_row(pressure: Pressure, moving: f64, threads: u32) -> [f64; 5] {
+fn load_row(pressure: ResourcePressure, moving: f64, threads: u32) -> [f64; 5] {
     let [sharing, cpu, memory] = pressure.values().map(|value| value.max(0.0));
     [sharing, cpu, memory, moving.clamp(0.0, 1.0), f64::from(threads)]
 }
 
 /// What goes beyond fair sharing, and what it may depend on.
-fn load_table(rows: &[(&Loaded, f64)]) -> Option<Table> {
-    let mut table = Table::new(LOAD_FEATURES.map(String::from).to_vec());
+fn load_table(rows: &[(&LoadedPoint, f64)]) -> Option<TrainingTable> {
+    let mut table = TrainingTable::new(LOAD_FEATURES.map(String::from).to_vec());
     for (row, _) in rows {
         let beyond = row.slower - row.pressure.sharing.max(0.0);
-        table.push(&load_row(row.pressure, row.moving, row.threads), beyond, row.group).ok()?;
+        table.push_row(&load_row(row.pressure, row.moving, row.threads), beyond, row.group).ok()?;
     }
     Some(table)
 }
 
 /// What trees say of load beyond what they say of none.
-fn risen(trees: &Boosted, pressure: Pressure, moving: f64, threads: u32) -> f64 {
-    let said = |pressure: Pressure| trees.predict(&load_row(pressure, moving, threads));
-    said(pressure) - said(Pressure::default())
+fn load_increase(trees: &BoostedTrees, pressure: ResourcePressure, moving: f64, threads: u32) -> f64 {
+    let said = |pressure: ResourcePressure| trees.predict(&load_row(pressure, moving, threads));
+    said(pressure) - said(ResourcePressure::default())
 }
 
-impl Loaded {
+impl LoadedPoint {
     fn values(&self) -> [f64; 4] {
-        let Pressure { sharing, cpu, memory } = self.pressure;
+        let ResourcePressure { sharing, cpu, memory } = self.pressure;
         [sharing, cpu, memory, memory * self.moving]
     }
 }
 
-impl Slowdown {
+impl LoadSlowdown {
     /// Learns from loaded points, each graph counting alike and what is far off less: a neighbour's neighbour is no law. A line, or trees above fair sharing where these are
     /// better on graphs that neither has seen.
-    pub fn fit(rows: &[Loaded]) -> Self {
-        let loaded: Vec<&Loaded> = rows.iter().filter(|row| !row.pressure.is_idle()).collect();
+    pub fn fit(rows: &[LoadedPoint]) -> Self {
+        let loaded: Vec<&LoadedPoint> = rows.iter().filter(|row| !row.pressure.is_idle()).collect();
         if loaded.len() < 8 {
             return Self::default();
         }
         let mut sizes: BTreeMap<u64, f64> = BTreeMap::new();
         loaded.iter().for_each(|row| *sizes.entry(row.group).or_default() += 1.0);
-        let alike = |row: &&Loaded| {
-            let real = if row.is_trial { TRIAL } else { 1.0 };
+        let alike = |row: &&LoadedPoint| {
+            let real = if row.is_trial { NETWORK_WEIGHT } else { 1.0 };
             real / sizes.get(&row.group).copied().unwrap_or(1.0)
         };
-        let weighted: Vec<(&Loaded, f64)> = loaded.iter().map(|row| (*row, alike(row))).collect();
-        let mut this = match Self::above_fair_helps(&weighted) {
-            Some(true) => Self::above_fair(&weighted).unwrap_or_else(|| Self::straight(&weighted)),
-            _ => Self::straight(&weighted),
+        let weighted: Vec<(&LoadedPoint, f64)> = loaded.iter().map(|row| (*row, alike(row))).collect();
+        let mut this = match Self::trees_help(&weighted) {
+            Some(true) => Self::fit_trees(&weighted).unwrap_or_else(|| Self::fit_line(&weighted)),
+            _ => Self::fit_line(&weighted),
         };
-        let left = |row: &Loaded| row.slower - this.logarithm(row.pressure, row.moving, row.threads);
+        let left = |row: &LoadedPoint| row.slower - this.logarithm(row.pressure, row.moving, row.threads);
         let sum: f64 = weighted.iter().map(|(row, weight)| left(row).powi(2) * weight).sum();
         let all: f64 = weighted.iter().map(|(_, weight)| weight).sum();
         this.spread = (sum / all).sqrt().max(0.02);
         this
     }
 
-    fn straight(rows: &[(&Loaded, f64)]) -> Self {
+    fn fit_line(rows: &[(&LoadedPoint, f64)]) -> Self {
         let mut this = Self::fair();
-        for _ in 0..ROUNDS {
+        for _ in 0..REWEIGHT_ROUNDS {
             let weights: Vec<f64> = rows
                 .iter()
                 .map(|(row, alike)| {
                     let off = (row.slower - this.line(row.pressure, row.moving)).abs();
-                    alike * FAR_OFF / off.max(FAR_OFF)
+                    alike * OUTLIER_LOG_ERROR / off.max(OUTLIER_LOG_ERROR)
                 })
                 .collect();
-            this = Self::drawn(rows, &weights);
+            this = Self::fit_coefficients(rows, &weights);
         }
         this
     }
 
     /// Fair sharing, and trees for what goes beyond it, which never fall with more load: threads that wait for each other lose more than their share.
-    fn above_fair(rows: &[(&Loaded, f64)]) -> Option<Self> {
+    fn fit_trees(rows: &[(&LoadedPoint, f64)]) -> Option<Self> {
         let fair = Self::fair();
         let mean = rows.iter().map(|(_, weight)| weight).sum::<f64>() / rows.len().max(1) as f64;
         // Nothing goes beyond where there is no load: each graph says so, too.
-        let none: Vec<Loaded> = rows
+        let none: Vec<LoadedPoint> = rows
             .iter()
-            .map(|(row, _)| Loaded { pressure: Pressure::default(), slower: 0.0, ..**row })
+            .map(|(row, _)| LoadedPoint { pressure: ResourcePressure::default(), slower: 0.0, ..**row })
             .collect();
-        let none = none.iter().zip(rows).map(|(none, (_, weight))| (none, ANCHOR * weight));
-        let rows: Vec<(&Loaded, f64)> = rows.iter().copied().chain(none).collect();
+        let none = none.iter().zip(rows).map(|(none, (_, weight))| (none, UNLOADED_WEIGHT * weight));
+        let rows: Vec<(&LoadedPoint, f64)> = rows.iter().copied().chain(none).collect();
         let weights = rows.iter().map(|(_, weight)| (weight / mean).max(1e-6)).collect();
         let table = load_table(&rows)?.with_weights(weights);
         let settings = Settings {
-            loss: Loss::Absolute,
+            loss: LossFunction::Absolute,
             trees: 80,
             leaves: 6,
             leaf_rows: 8,
             rate: 0.1,
-            monotone: vec![Monotone::Up; 3],
+            monotone: vec![MonotoneConstraint::Up; 3],
             ..Settings::default()
         };
-        Some(Self { trees: Some(Boosted::fit(&table.ok()?, None, &settings).ok()?), ..fair })
+        Some(Self { trees: Some(BoostedTrees::fit(&table.ok()?, None, &settings).ok()?), ..fair })
     }
 
     /// Whether trees are better than a line on graphs that neither has seen.
-    fn above_fair_helps(rows: &[(&Loaded, f64)]) -> Option<bool> {
+    fn trees_help(rows: &[(&LoadedPoint, f64)]) -> Option<bool> {
         let (mut straight, mut above) = (0.0, 0.0);
-        for fold in folds(&load_table(rows)?, 5, 23).ok()? {
-            let known: Vec<(&Loaded, f64)> = fold.train.iter().map(|at| rows[*at]).collect();
-            let (line, trees) = (Self::straight(&known), Self::above_fair(&known)?);
+        for fold in group_folds(&load_table(rows)?, 5, 23).ok()? {
+            let known: Vec<(&LoadedPoint, f64)> = fold.train.iter().map(|at| rows[*at]).collect();
+            let (line, trees) = (Self::fit_line(&known), Self::fit_trees(&known)?);
             for (row, weight) in fold.test.iter().map(|at| rows[*at]) {
                 let off = |law: &Self| {
                     weight * (row.slower - law.logarithm(row.pressure, row.moving, row.threads)).abs()
@@ -444,15 +450,20 @@ impl Slowdown {
                 above += off(&trees);
             }
         }
-        Some(above < HELPS * straight)
+        Some(above < MAX_TREE_ERROR_RATIO * straight)
     }
 
     fn fair() -> Self {
-        Self { coefficients: [FAIR[0], FAIR[1], FAIR[2]], moving: FAIR[3], spread: 0.0, trees: None }
+        Self {
+            coefficients: [FAIR_COEFFICIENTS[0], FAIR_COEFFICIENTS[1], FAIR_COEFFICIENTS[2]],
+            moving: FAIR_COEFFICIENTS[3],
+            spread: 0.0,
+            trees: None,
+        }
     }
 
     /// The coefficients for these weights, drawn to fair sharing; those below 0 are left out one after the other.
-    fn drawn(rows: &[(&Loaded, f64)], weights: &[f64]) -> Self {
+    fn fit_coefficients(rows: &[(&LoadedPoint, f64)], weights: &[f64]) -> Self {
         let mut is_in = [true; 4];
         let mut found = [0.0; 4];
         for _ in 0..4 {
@@ -461,16 +472,16 @@ impl Slowdown {
                 .zip(weights)
                 .map(|((row, _), weight)| {
                     let values = row.values();
-                    let base: f64 = values.iter().zip(FAIR).map(|(value, fair)| value * fair).sum();
-                    let kept =
-                        values.iter().zip(is_in).map(|(value, is_in)| if is_in { *value } else { 0.0 });
-                    (kept.collect(), row.slower - base, *weight)
+                    let base: f64 =
+                        values.iter().zip(FAIR_COEFFICIENTS).map(|(value, fair)| value * fair).sum();
+                    let map = values.iter().zip(is_in).map(|(value, is_in)| if is_in { *value } else { 0.0 });
+                    (map.collect(), row.slower - base, *weight)
                 })
                 .collect();
             let moved = ridge(&system, &[0.1 * FAIR_GRAPHS; 4]);
             let mut is_done = true;
             for at in 0..4 {
-                found[at] = if is_in[at] { FAIR[at] + moved[at] } else { 0.0 };
+                found[at] = if is_in[at] { FAIR_COEFFICIENTS[at] + moved[at] } else { 0.0 };
                 if found[at] < 0.0 {
                     (is_in[at], is_done) = (false, false);
                     found[at] = 0.0;
@@ -484,12 +495,12 @@ impl Slowdown {
     }
 
     /// Logarithm of the factor.
-    pub fn logarithm(&self, pressure: Pressure, moving: f64, threads: u32) -> f64 {
-        let risen = self.trees.as_ref().map_or(0.0, |trees| risen(trees, pressure, moving, threads));
+    pub fn logarithm(&self, pressure: ResourcePressure, moving: f64, threads: u32) -> f64 {
+        let risen = self.trees.as_ref().map_or(0.0, |trees| load_increase(trees, pressure, moving, threads));
         (self.line(pressure, moving) + risen).max(0.0)
     }
 
-    fn line(&self, pressure: Pressure, moving: f64) -> f64 {
+    fn line(&self, pressure: ResourcePressure, moving: f64) -> f64 {
         let values = pressure.values();
         let sum: f64 = values
             .iter()

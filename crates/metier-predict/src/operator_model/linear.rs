@@ -2,11 +2,11 @@
 
 #![allow(clippy::needless_range_loop, reason = "matrices are written by their indices")]
 
-pub type Row<'a> = (&'a [f64], f64, f64);
+pub type WeightedRow<'a> = (&'a [f64], f64, f64);
 
 /// Coefficients, none below 0, for which `Σ coefficient · basis` is near the targets *in proportion*: rows are divided by their target, so
 /// that a microsecond counts as much as a second. Coordinate descent; the sum of squares falls with every step.
-pub fn proportional(rows: &[Row], width: usize) -> Vec<f64> {
+pub fn fit_proportional(rows: &[WeightedRow], width: usize) -> Vec<f64> {
     let mut gram = vec![vec![0.0; width]; width];
     let mut right = vec![0.0; width];
     for (basis, target, weight) in rows {
@@ -107,7 +107,7 @@ mod tests {
             })
             .collect();
         let borrowed: Vec<(&[f64], f64, f64)> = rows.iter().map(|(b, t)| (b.as_slice(), *t, 1.0)).collect();
-        let found = proportional(&borrowed, 3);
+        let found = fit_proportional(&borrowed, 3);
         for (found, truth) in found.iter().zip(truth) {
             assert!((found - truth).abs() < 1e-4, "{found} {truth}");
         }
@@ -117,7 +117,7 @@ mod tests {
     fn coefficients_are_never_negative() {
         let rows = [(vec![1.0, 1.0], 1.0), (vec![1.0, 2.0], 0.5), (vec![1.0, 3.0], 0.2)];
         let borrowed: Vec<(&[f64], f64, f64)> = rows.iter().map(|(b, t)| (b.as_slice(), *t, 1.0)).collect();
-        assert!(proportional(&borrowed, 2).iter().all(|value| *value >= 0.0));
+        assert!(fit_proportional(&borrowed, 2).iter().all(|value| *value >= 0.0));
     }
 
     #[test]

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::graph::{Point, starts};
-use super::linear::{Row, proportional};
-use metier_learn::boost::{Boosted, Loss, Settings};
-use metier_learn::random::mix;
-use metier_learn::validate::folds;
-use metier_learn::{Error, Table};
+use super::graph::{TimedGraph, starts};
+use super::linear::{WeightedRow, fit_proportional};
+use metier_learn::boost::{BoostedTrees, LossFunction, Settings};
+use metier_learn::cross_validation::group_folds;
+use metier_learn::random::mix_bits;
+use metier_learn::{Error, TrainingTable};
 
 /// One operator of known time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
+pub struct OperatorSample {
     pub family: String,
     pub kind: String,
     /// Threads that it could use.
@@ -31,21 +31,21 @@ pub struct Sample {
 
 /// What is asked of an operator.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct OperatorQuery<'a> {
     pub family: &'a str,
     pub kind: &'a str,
     /// Threads that it can use.
     pub threads: u32,
-    /// See [`Sample`].
+    /// See [`OperatorSample`].
     pub basis: &'a [f64],
-    /// See [`Sample`].
+    /// See [`OperatorSample`].
     pub features: &'a [f64],
 }
 
-impl Sample {
+impl OperatorSample {
     /// The question that this is an answer to.
-    pub fn asked(&self) -> Asked<'_> {
-        Asked {
+    pub fn query(&self) -> OperatorQuery<'_> {
+        OperatorQuery {
             family: &self.family,
             kind: &self.kind,
             threads: self.threads,
@@ -57,14 +57,14 @@ impl Sample {
 
 /// The law of a family.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Law {
+pub struct FamilyPredictor {
     /// Seconds for each of the basis' counts, by number of threads.
     pub coefficients: BTreeMap<u32, Vec<f64>>,
     /// The same of kinds that were seen often enough: an exponential and a comparison have the same counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_kinds: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
     /// What the logarithm of the time is off by.
-    pub trees: Option<Boosted>,
+    pub trees: Option<BoostedTrees>,
     /// Smallest and largest value of each feature that was seen.
     pub range: Vec<(f64, f64)>,
     /// Kinds that were seen, with how often.
@@ -76,10 +76,10 @@ pub struct Law {
 
 /// Laws of all families.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Operators {
-    pub laws: BTreeMap<String, Law>,
+pub struct OperatorPredictor {
+    pub laws: BTreeMap<String, FamilyPredictor>,
     /// For families that were never seen.
-    pub any: Law,
+    pub any: FamilyPredictor,
     /// What an inference takes beside its operators, by number of threads.
     #[serde(default)]
     pub start: BTreeMap<u32, f64>,
@@ -87,7 +87,7 @@ pub struct Operators {
 
 /// The predicted time of an operator.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Told {
+pub struct OperatorEstimate {
     pub seconds: f64,
     /// How far off that may be, as a logarithm.
     pub spread: f64,
@@ -96,52 +96,52 @@ pub struct Told {
 }
 
 /// Fewest samples of a family that are a law of its own, and of a kind with a number of threads that are a line of their own.
-const FEWEST: usize = 12;
-const FEWEST_OF_KIND: usize = 40;
+const MIN_FAMILY_SAMPLES: usize = 12;
+const MIN_KIND_SAMPLES: usize = 40;
 /// How much farther off a line for all numbers of threads may be than one for each, in squares.
-const ALIKE: f64 = 1.15;
+const MAX_SHARED_LINE_ERROR: f64 = 1.15;
 /// No operator takes less.
-const LEAST_SECONDS: f64 = 2e-8;
+const MIN_OPERATOR_SECONDS: f64 = 2e-8;
 /// How exactly an operator is timed, in seconds.
-const CLOCK: f64 = 1e-6;
+const CLOCK_RESOLUTION: f64 = 1e-6;
 /// How far trees may move a law, as a logarithm.
-const FARTHEST: f64 = 2.5;
+const MAX_TREE_LOG: f64 = 2.5;
 /// How far outside of what was seen a size may be, as a logarithm to base 2.
-const MARGIN: f64 = 1.0;
+const RANGE_MARGIN_LOG2: f64 = 1.0;
 
 /// Share of a graph's time from which on an operator matters; below, as many are kept as they matter, but never fewer than this share.
-const MATTERS: f64 = 0.003;
-const LEAST_KEPT: f64 = 0.1;
+const RELEVANT_SHARE: f64 = 0.003;
+const MIN_KEPT_SHARE: f64 = 0.1;
 /// Most samples of a family, and of one graph among them: graphs of many points must not drown the others.
-const MOST: usize = 12_000;
-const MOST_OF_ONE: usize = 500;
+const MAX_FAMILY_SAMPLES: usize = 12_000;
+const MAX_GRAPH_SAMPLES: usize = 500;
 /// Most samples that the spread is told from.
-const MOST_FOR_SPREAD: usize = 2500;
+const MAX_SPREAD_SAMPLES: usize = 2500;
 
 /// At most so many samples, drawn evenly: the same ones every time, whatever order they come in.
-fn thinned<'a>(samples: &[&'a Sample], most: usize, of_one: usize) -> Vec<&'a Sample> {
+fn thinned<'a>(samples: &[&'a OperatorSample], most: usize, of_one: usize) -> Vec<&'a OperatorSample> {
     let mut order: Vec<(u64, usize)> = samples
         .iter()
         .enumerate()
-        .map(|(at, sample)| (mix(sample.group ^ mix(sample.seconds.to_bits())), at))
+        .map(|(at, sample)| (mix_bits(sample.group ^ mix_bits(sample.seconds.to_bits())), at))
         .collect();
     order.sort_unstable();
     let mut taken: BTreeMap<u64, usize> = BTreeMap::new();
-    let mut kept: Vec<usize> = Vec::new();
+    let mut numbers: Vec<usize> = Vec::new();
     for (_, at) in order {
         let count = taken.entry(samples[at].group).or_default();
-        if *count < of_one && kept.len() < most {
+        if *count < of_one && numbers.len() < most {
             *count += 1;
-            kept.push(at);
+            numbers.push(at);
         }
     }
-    kept.sort_unstable();
-    kept.into_iter().map(|at| samples[at]).collect()
+    numbers.sort_unstable();
+    numbers.into_iter().map(|at| samples[at]).collect()
 }
 
 fn settings(rows: usize) -> Settings {
     Settings {
-        loss: Loss::Squared,
+        loss: LossFunction::Squared,
         trees: 260,
         leaves: if rows < 400 { 6 } else { 14 },
         leaf_rows: if rows < 200 { 4 } else { 6 },
@@ -155,45 +155,45 @@ fn settings(rows: usize) -> Settings {
 
 /// Lines by number of threads: one for all numbers, where that is about as near; then more threads do nothing for these operators, and each line alone would know less.
 fn lines<'a>(
-    samples: impl Iterator<Item = &'a Sample>,
+    samples: impl Iterator<Item = &'a OperatorSample>,
     width: usize,
     fewest: usize,
 ) -> BTreeMap<u32, Vec<f64>> {
-    let mut by_threads: BTreeMap<u32, Vec<Row>> = BTreeMap::new();
+    let mut by_threads: BTreeMap<u32, Vec<WeightedRow>> = BTreeMap::new();
     for sample in samples {
         // What is next to nothing is known in proportion only as well as the clock is.
-        let sure = sample.seconds / (sample.seconds + CLOCK);
+        let sure = sample.seconds / (sample.seconds + CLOCK_RESOLUTION);
         let row = (sample.basis.as_slice(), sample.seconds, sure * sure);
         by_threads.entry(sample.threads).or_default().push(row);
     }
     by_threads.retain(|_, rows| rows.len() >= fewest);
     let own: BTreeMap<u32, Vec<f64>> =
-        by_threads.iter().map(|(threads, rows)| (*threads, proportional(rows, width))).collect();
+        by_threads.iter().map(|(threads, rows)| (*threads, fit_proportional(rows, width))).collect();
     if own.len() < 2 {
         return own;
     }
-    let off = |line: &[f64], rows: &[Row]| -> f64 {
-        let one = |(basis, target, weight): &Row| {
-            let said: f64 = line.iter().zip(*basis).map(|(a, b)| a * b).sum();
-            weight * (said / target - 1.0).powi(2)
+    let off = |line: &[f64], rows: &[WeightedRow]| -> f64 {
+        let one = |(basis, target, weight): &WeightedRow| {
+            let value: f64 = line.iter().zip(*basis).map(|(a, b)| a * b).sum();
+            weight * (value / target - 1.0).powi(2)
         };
         rows.iter().map(one).sum()
     };
-    let all: Vec<Row> = by_threads.values().flatten().copied().collect();
-    let common = proportional(&all, width);
+    let all: Vec<WeightedRow> = by_threads.values().flatten().copied().collect();
+    let common = fit_proportional(&all, width);
     let apart: f64 = own.iter().map(|(threads, line)| off(line, &by_threads[threads])).sum();
-    match off(&common, &all) <= ALIKE * apart {
+    match off(&common, &all) <= MAX_SHARED_LINE_ERROR * apart {
         true => own.into_keys().map(|threads| (threads, common.clone())).collect(),
         false => own,
     }
 }
 
-impl Operators {
+impl OperatorPredictor {
     /// Learns from graphs that were timed on an idle device.
-    pub fn learn(points: &[&Point], names: &[String], width: usize) -> Result<Self, Error> {
+    pub fn learn(points: &[&TimedGraph], names: &[String], width: usize) -> Result<Self, Error> {
         let start = starts(points);
-        let of = |point: &&&Point| point.samples(start.get(&point.threads).copied().unwrap_or(0.0));
-        let samples: Vec<Sample> =
+        let of = |point: &&&TimedGraph| point.samples(start.get(&point.threads).copied().unwrap_or(0.0));
+        let samples: Vec<OperatorSample> =
             points.iter().filter(|point| point.pressure.is_idle()).flat_map(|point| of(&point)).collect();
         Ok(Self { start, ..Self::fit(&samples, names, width)? })
     }
@@ -205,24 +205,25 @@ impl Operators {
     }
 
     /// Learns the laws; `names` are those of the features.
-    pub fn fit(samples: &[Sample], names: &[String], width: usize) -> Result<Self, Error> {
-        let usable =
-            |sample: &&Sample| sample.seconds > 0.0 && sample.seconds.is_finite() && sample.weight > 0.0;
-        let matters = |sample: &&Sample| {
-            let chance = mix(sample.seconds.to_bits() ^ mix(sample.group)) as f64 / 2f64.powi(64);
-            chance < (sample.weight / MATTERS).max(LEAST_KEPT)
+    pub fn fit(samples: &[OperatorSample], names: &[String], width: usize) -> Result<Self, Error> {
+        let usable = |sample: &&OperatorSample| {
+            sample.seconds > 0.0 && sample.seconds.is_finite() && sample.weight > 0.0
         };
-        let samples: Vec<&Sample> = samples.iter().filter(usable).filter(matters).collect();
-        if samples.len() < FEWEST {
-            return Err(Error::TooLittle {
+        let matters = |sample: &&OperatorSample| {
+            let chance = mix_bits(sample.seconds.to_bits() ^ mix_bits(sample.group)) as f64 / 2f64.powi(64);
+            chance < (sample.weight / RELEVANT_SHARE).max(MIN_KEPT_SHARE)
+        };
+        let samples: Vec<&OperatorSample> = samples.iter().filter(usable).filter(matters).collect();
+        if samples.len() < MIN_FAMILY_SAMPLES {
+            return Err(Error::TooFewItems {
                 what: "operator times",
                 got: samples.len(),
-                want: FEWEST,
+                want: MIN_FAMILY_SAMPLES,
                 purpose: "learn from",
             });
         }
         if let Some(odd) =
-            samples.iter().find(|one| one.basis.len() != width || one.features.len() != names.len())
+            samples.iter().find(|sample| sample.basis.len() != width || sample.features.len() != names.len())
         {
             let why = format!(
                 "a sample of {} counts and {} features; want {width} and {}",
@@ -232,37 +233,38 @@ impl Operators {
             );
             return Err(Error::Table { why });
         }
-        let mut by_family: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
+        let mut by_family: BTreeMap<&str, Vec<&OperatorSample>> = BTreeMap::new();
         for sample in &samples {
             by_family.entry(&sample.family).or_default().push(sample);
         }
         let mut laws = BTreeMap::new();
         for (family, own) in by_family {
-            if own.len() >= FEWEST {
-                let own = thinned(&own, MOST, MOST_OF_ONE);
-                laws.insert(family.to_string(), Law::fit(&own, names, width)?);
+            if own.len() >= MIN_FAMILY_SAMPLES {
+                let own = thinned(&own, MAX_FAMILY_SAMPLES, MAX_GRAPH_SAMPLES);
+                laws.insert(family.to_string(), FamilyPredictor::fit(&own, names, width)?);
             }
         }
-        let few = thinned(&samples, MOST_FOR_SPREAD, MOST_OF_ONE);
-        Ok(Self { laws, any: Law::fit(&few, names, width)?, start: BTreeMap::new() })
+        let few = thinned(&samples, MAX_SPREAD_SAMPLES, MAX_GRAPH_SAMPLES);
+        Ok(Self { laws, any: FamilyPredictor::fit(&few, names, width)?, start: BTreeMap::new() })
     }
 
     /// What one operator takes.
-    pub fn tell(&self, asked: &Asked) -> Told {
+    pub fn predict(&self, asked: &OperatorQuery) -> OperatorEstimate {
         match self.laws.get(asked.family) {
-            Some(law) => law.tell(asked),
-            None => Told { in_range: false, ..self.any.tell(asked) },
+            Some(law) => law.predict(asked),
+            None => OperatorEstimate { in_range: false, ..self.any.predict(asked) },
         }
     }
 }
 
-impl Law {
-    fn fit(samples: &[&Sample], names: &[String], width: usize) -> Result<Self, Error> {
+impl FamilyPredictor {
+    fn fit(samples: &[&OperatorSample], names: &[String], width: usize) -> Result<Self, Error> {
         let coefficients = lines(samples.iter().copied(), width, 1);
         let mut of_kinds: BTreeMap<String, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
         let kinds: BTreeSet<&str> = samples.iter().map(|sample| sample.kind.as_str()).collect();
         for kind in kinds.iter().filter(|_| kinds.len() > 1) {
-            let own = lines(samples.iter().copied().filter(|one| one.kind == *kind), width, FEWEST_OF_KIND);
+            let own =
+                lines(samples.iter().copied().filter(|sample| sample.kind == *kind), width, MIN_KIND_SAMPLES);
             if !own.is_empty() {
                 of_kinds.insert((*kind).to_string(), own);
             }
@@ -282,26 +284,26 @@ impl Law {
                 *range = (range.0.min(*value), range.1.max(*value));
             }
         }
-        let mut table = Table::new(names.to_vec());
+        let mut table = TrainingTable::new(names.to_vec());
         for sample in samples {
-            let off = (sample.seconds / law.line(&sample.asked())).ln().clamp(-FARTHEST, FARTHEST);
-            table.push(&sample.features, off, sample.group)?;
+            let off = (sample.seconds / law.line(&sample.query())).ln().clamp(-MAX_TREE_LOG, MAX_TREE_LOG);
+            table.push_row(&sample.features, off, sample.group)?;
         }
         law.spread = law.held_out(&table)?;
-        law.trees = Some(Boosted::fit(&table, None, &settings(table.len()))?);
+        law.trees = Some(BoostedTrees::fit(&table, None, &settings(table.len()))?);
         Ok(law)
     }
 
     /// Root of the mean square of what is left in graphs that were not seen, from some of the samples and with quicker trees.
-    fn held_out(&self, table: &Table) -> Result<f64, Error> {
+    fn held_out(&self, table: &TrainingTable) -> Result<f64, Error> {
         let own: f64 = table.target().iter().map(|off| off * off).sum::<f64>() / table.len().max(1) as f64;
-        let step = table.len().div_ceil(MOST_FOR_SPREAD).max(1);
-        let table = table.select(&(0..table.len()).step_by(step).collect::<Vec<_>>());
-        let Ok(folds) = folds(&table, 3, 17) else { return Ok(own.sqrt().clamp(0.05, 2.0)) };
+        let step = table.len().div_ceil(MAX_SPREAD_SAMPLES).max(1);
+        let table = table.select_rows(&(0..table.len()).step_by(step).collect::<Vec<_>>());
+        let Ok(folds) = group_folds(&table, 3, 17) else { return Ok(own.sqrt().clamp(0.05, 2.0)) };
         let (mut sum, mut rows) = (0.0, 0.0);
         for fold in folds {
             let quick = Settings { trees: 60, rate: 0.2, ..settings(fold.train.len()) };
-            let trees = Boosted::fit(&table.select(&fold.train), None, &quick)?;
+            let trees = BoostedTrees::fit(&table.select_rows(&fold.train), None, &quick)?;
             for row in fold.test {
                 let left = table.target()[row] - trees.predict(table.row(row));
                 sum += left * left;
@@ -312,28 +314,28 @@ impl Law {
     }
 
     /// The law without its trees.
-    fn line(&self, asked: &Asked) -> f64 {
+    fn line(&self, asked: &OperatorQuery) -> f64 {
         // That of its kind with so many threads, or else of the family with the nearest number of threads.
         let own = self.of_kinds.get(asked.kind).filter(|of| of.contains_key(&asked.threads));
         let known = own
             .unwrap_or(&self.coefficients)
             .iter()
             .min_by_key(|(threads, _)| threads.abs_diff(asked.threads));
-        let Some((_, coefficients)) = known else { return LEAST_SECONDS };
-        coefficients.iter().zip(asked.basis).map(|(a, b)| a * b).sum::<f64>().max(LEAST_SECONDS)
+        let Some((_, coefficients)) = known else { return MIN_OPERATOR_SECONDS };
+        coefficients.iter().zip(asked.basis).map(|(a, b)| a * b).sum::<f64>().max(MIN_OPERATOR_SECONDS)
     }
 
-    fn tell(&self, asked: &Asked) -> Told {
+    fn predict(&self, asked: &OperatorQuery) -> OperatorEstimate {
         let off = self.trees.as_ref().map_or(0.0, |trees| trees.predict(asked.features));
         let is_inside = self.range.iter().zip(asked.features).skip(1).all(|((low, high), value)| {
-            let margin = MARGIN.max(0.15 * (high - low).abs());
+            let margin = RANGE_MARGIN_LOG2.max(0.15 * (high - low).abs());
             *value >= low - margin && *value <= high + margin
         });
         let in_range = is_inside
             && self.kinds.contains_key(asked.kind)
             && self.coefficients.contains_key(&asked.threads);
-        let seconds = self.line(asked) * off.clamp(-FARTHEST, FARTHEST).exp();
+        let seconds = self.line(asked) * off.clamp(-MAX_TREE_LOG, MAX_TREE_LOG).exp();
         let spread = if in_range { self.spread } else { self.spread.max(0.3) * 2.0 };
-        Told { seconds, spread, in_range }
+        OperatorEstimate { seconds, spread, in_range }
     }
 }

@@ -1,7 +1,7 @@
 //! Learning on made-up devices whose truth is known.
 
-use super::adapt::{Adaptation, Measured};
-use super::graph::{Loaded, Slowdown};
+use super::device_adaptation::{DeviceAdaptation, TransferGraph};
+use super::graph::{LoadSlowdown, LoadedPoint};
 use super::*;
 use metier_learn::random::SplitMix64;
 
@@ -16,7 +16,7 @@ impl Device {
     }
 
     fn uniform(&mut self) -> f64 {
-        self.random.fraction()
+        self.random.next_fraction()
     }
 
     fn normal(&mut self) -> f64 {
@@ -24,7 +24,7 @@ impl Device {
     }
 
     /// Two families; the truth of the second has a step that no straight line has.
-    fn part(&mut self) -> Part {
+    fn part(&mut self) -> GraphOperator {
         let work = 10f64.powf(4.0 + 4.0 * self.uniform());
         let bytes = 10f64.powf(3.0 + 3.0 * self.uniform());
         let is_conv = self.uniform() < 0.5;
@@ -34,7 +34,7 @@ impl Device {
             1e-6 + bytes / if bytes > 1e5 { 2e9 } else { 8e9 }
         };
         let own = (self.noise * self.normal()).exp();
-        Part {
+        GraphOperator {
             family: if is_conv { "conv" } else { "move" }.to_string(),
             kind: if is_conv { "Conv" } else { "Concat" }.to_string(),
             turns: 1.0,
@@ -44,14 +44,14 @@ impl Device {
         }
     }
 
-    fn point(&mut self, group: u64, pressure: Pressure) -> Point {
-        let parts: Vec<Part> = (0..20).map(|_| self.part()).collect();
+    fn point(&mut self, group: u64, pressure: ResourcePressure) -> TimedGraph {
+        let parts: Vec<GraphOperator> = (0..20).map(|_| self.part()).collect();
         let sum: f64 = parts.iter().filter_map(|part| part.seconds).sum();
         // A graph takes a tenth more than its operators, a microsecond for each, and has a habit of its own.
         let habit = (0.04 * self.normal()).exp();
         let slow = (0.8 * pressure.sharing + 0.3 * pressure.memory).exp();
         let seconds = (1.1 * sum + 20.0 * 1e-6) * habit * slow;
-        Point { group, is_trial: false, threads: 1, pressure, parts, seconds }
+        TimedGraph { group, is_trial: false, threads: 1, pressure, parts, seconds }
     }
 }
 
@@ -59,21 +59,23 @@ fn names() -> Vec<String> {
     ["kind", "work", "bytes"].map(String::from).to_vec()
 }
 
-fn learned(points: &[Point]) -> (Predictor, Vec<Unseen>) {
+fn learned(points: &[TimedGraph]) -> (GraphTimePredictor, Vec<HeldOutGraph>) {
     let names = names();
-    Predictor::fit(&Lessons { points, features: &names, basis: 3, runtime: "rten" }).unwrap()
+    GraphTimePredictor::fit(&GraphTrainingSet { points, features: &names, basis: 3, runtime: "rten" })
+        .unwrap()
 }
 
 #[test]
 fn the_truth_of_a_made_up_device_is_found_and_intervals_hold_on_new_graphs() {
     let mut device = Device::new(3, 0.05);
-    let points: Vec<Point> = (0..40).map(|group| device.point(group, Pressure::default())).collect();
+    let points: Vec<TimedGraph> =
+        (0..40).map(|group| device.point(group, ResourcePressure::default())).collect();
     let (predictor, unseen) = learned(&points);
     assert_eq!(unseen.len(), points.len());
     let (mut covered, mut close, rounds) = (0, 0, 300);
     for group in 0..rounds {
-        let new = device.point(1000 + group, Pressure::default());
-        let answer = predictor.tell(&new.parts, 1, Pressure::default(), 0.9);
+        let new = device.point(1000 + group, ResourcePressure::default());
+        let answer = predictor.predict(&new.parts, 1, ResourcePressure::default(), 0.9);
         let off = (new.seconds / answer.seconds).ln().abs();
         covered += usize::from(off <= answer.factor.ln());
         close += usize::from(off <= 0.15);
@@ -88,56 +90,60 @@ fn the_truth_of_a_made_up_device_is_found_and_intervals_hold_on_new_graphs() {
 #[test]
 fn a_graph_without_which_nothing_is_left_to_learn_from_is_not_scored() {
     let mut device = Device::new(4, 0.05);
-    let mut points: Vec<Point> = (0..2).map(|group| device.point(group, Pressure::default())).collect();
+    let mut points: Vec<TimedGraph> =
+        (0..2).map(|group| device.point(group, ResourcePressure::default())).collect();
     for part in &mut points[1].parts {
         part.seconds = None;
     }
     let (_, unseen) = learned(&points);
-    assert_eq!(unseen.iter().map(|one| one.point).collect::<Vec<_>>(), [1]);
+    assert_eq!(unseen.iter().map(|graph| graph.point).collect::<Vec<_>>(), [1]);
 }
 
 #[test]
 fn a_file_gives_the_same_answers() {
     let mut device = Device::new(5, 0.05);
-    let points: Vec<Point> = (0..14).map(|group| device.point(group, Pressure::default())).collect();
+    let points: Vec<TimedGraph> =
+        (0..14).map(|group| device.point(group, ResourcePressure::default())).collect();
     let (predictor, _) = learned(&points);
     let file = serde_json::to_vec(&predictor).unwrap();
-    let read: Predictor = serde_json::from_slice(&file).unwrap();
+    let read: GraphTimePredictor = serde_json::from_slice(&file).unwrap();
     read.check().unwrap();
     assert_eq!(read, predictor);
     assert_eq!(serde_json::to_vec(&learned(&points).0).unwrap(), file);
     let mut broken = read.clone();
     broken.operators.any.coefficients.insert(1, vec![1.0]);
     assert!(broken.check().unwrap_err().to_string().contains("law.operators"));
-    let later = Predictor { schema: "metier.latency.law/9".to_string(), ..read };
+    let later = GraphTimePredictor { schema: "metier.latency.law/9".to_string(), ..read };
     assert!(later.check().unwrap_err().to_string().contains("law.schema"));
 }
 
 #[test]
 fn what_was_never_seen_is_out_of_range_and_wider() {
     let mut device = Device::new(7, 0.05);
-    let points: Vec<Point> = (0..20).map(|group| device.point(group, Pressure::default())).collect();
+    let points: Vec<TimedGraph> =
+        (0..20).map(|group| device.point(group, ResourcePressure::default())).collect();
     let (predictor, _) = learned(&points);
-    let mut strange = device.point(99, Pressure::default());
-    let usual = predictor.tell(&strange.parts, 1, Pressure::default(), 0.9);
+    let mut strange = device.point(99, ResourcePressure::default());
+    let usual = predictor.predict(&strange.parts, 1, ResourcePressure::default(), 0.9);
     for part in &mut strange.parts {
         part.kind = "GridSample".to_string();
     }
-    let answer = predictor.tell(&strange.parts, 1, Pressure::default(), 0.9);
+    let answer = predictor.predict(&strange.parts, 1, ResourcePressure::default(), 0.9);
     assert!(!answer.in_range && answer.factor > usual.factor);
     assert_eq!(answer.unseen, ["GridSample"]);
-    assert!(!predictor.tell(&points[0].parts, 16, Pressure::default(), 0.9).in_range);
+    assert!(!predictor.predict(&points[0].parts, 16, ResourcePressure::default(), 0.9).in_range);
 }
 
 #[test]
 fn load_is_learned_and_more_of_it_never_takes_less() {
     let mut device = Device::new(9, 0.03);
-    let mut points: Vec<Point> = (0..15).map(|group| device.point(group, Pressure::default())).collect();
+    let mut points: Vec<TimedGraph> =
+        (0..15).map(|group| device.point(group, ResourcePressure::default())).collect();
     for group in 0..15 {
         for step in 1..4 {
             let level = f64::from(step) / 4.0;
             let mut loaded = points[group as usize].clone();
-            loaded.pressure = Pressure { sharing: level, cpu: level, memory: level };
+            loaded.pressure = ResourcePressure { sharing: level, cpu: level, memory: level };
             loaded.seconds *= (0.8 * level + 0.3 * level).exp();
             points.push(loaded);
         }
@@ -147,20 +153,20 @@ fn load_is_learned_and_more_of_it_never_takes_less() {
     let mut before = 0.0;
     for step in 0..=10 {
         let level = f64::from(step) / 10.0;
-        let pressure = Pressure { sharing: level, cpu: level, memory: level };
-        let seconds = predictor.tell(parts, 1, pressure, 0.9).seconds;
+        let pressure = ResourcePressure { sharing: level, cpu: level, memory: level };
+        let seconds = predictor.predict(parts, 1, pressure, 0.9).seconds;
         assert!(seconds >= before);
         before = seconds;
     }
-    let idle = predictor.tell(parts, 1, Pressure::default(), 0.9).seconds;
+    let idle = predictor.predict(parts, 1, ResourcePressure::default(), 0.9).seconds;
     assert!((before / idle).ln() > 0.9 && (before / idle).ln() < 1.3, "{}", (before / idle).ln());
-    assert!(Slowdown::fit(&[]).coefficients.iter().all(|value| *value >= 0.0));
+    assert!(LoadSlowdown::fit(&[]).coefficients.iter().all(|value| *value >= 0.0));
 }
 
 #[test]
 fn load_is_fair_sharing_unless_graphs_say_otherwise_and_one_that_is_far_off_does_not_count() {
-    let row = |group: u64, level: f64, slower: f64| Loaded {
-        pressure: Pressure { sharing: level, cpu: 0.0, memory: 0.0 },
+    let row = |group: u64, level: f64, slower: f64| LoadedPoint {
+        pressure: ResourcePressure { sharing: level, cpu: 0.0, memory: 0.0 },
         threads: 1,
         moving: 0.5,
         slower,
@@ -168,21 +174,22 @@ fn load_is_fair_sharing_unless_graphs_say_otherwise_and_one_that_is_far_off_does
         is_trial: false,
     };
     let levels = [0.2, 0.4, 0.7, 1.1];
-    let told = |rows: &[Loaded]| Slowdown::fit(rows).logarithm(row(0, 1.0, 0.0).pressure, 0.5, 1);
-    let mut rows: Vec<Loaded> =
+    let told = |rows: &[LoadedPoint]| LoadSlowdown::fit(rows).logarithm(row(0, 1.0, 0.0).pressure, 0.5, 1);
+    let mut rows: Vec<LoadedPoint> =
         (0..12).flat_map(|group| levels.map(|level| row(group, level, 0.7 * level))).collect();
     assert!((told(&rows) - 0.7).abs() < 0.03, "{}", told(&rows));
     // Somebody else worked beside one of them.
     rows.extend(levels.map(|level| row(12, level, 0.7 * level + 1.5)));
     assert!((told(&rows) - 0.7).abs() < 0.06, "{}", told(&rows));
     // One graph alone does not move far from fair sharing.
-    let one: Vec<Loaded> = (0..3).flat_map(|_| levels.map(|level| row(1, level, 0.2 * level))).collect();
-    assert!(told(&one) > 0.35, "{}", told(&one));
+    let points: Vec<LoadedPoint> =
+        (0..3).flat_map(|_| levels.map(|level| row(1, level, 0.2 * level))).collect();
+    assert!(told(&points) > 0.35, "{}", told(&points));
 }
 
 #[test]
 fn threads_that_wait_for_each_other_are_seen_to_lose_more_and_more_load_never_takes_less() {
-    let pressure = |level: f64| Pressure { sharing: level, cpu: level.min(1.0), memory: 0.0 };
+    let pressure = |level: f64| ResourcePressure { sharing: level, cpu: level.min(1.0), memory: 0.0 };
     // With two threads half of the load already costs as much as all of it.
     let truth =
         |level: f64, threads: u32| if threads == 2 { level + 0.3 * (2.0 * level).min(1.0) } else { level };
@@ -192,7 +199,7 @@ fn threads_that_wait_for_each_other_are_seen_to_lose_more_and_more_load_never_ta
             for threads in [1, 2] {
                 let noise = 0.02 * ((group * 7 + threads as u64) % 5) as f64 - 0.04;
                 let slower = truth(level, threads) + noise;
-                let row = Loaded {
+                let row = LoadedPoint {
                     pressure: pressure(level),
                     threads,
                     moving: 0.5,
@@ -204,11 +211,11 @@ fn threads_that_wait_for_each_other_are_seen_to_lose_more_and_more_load_never_ta
             }
         }
     }
-    let learned = Slowdown::fit(&rows);
+    let learned = LoadSlowdown::fit(&rows);
     assert!(learned.trees.is_some());
     for (level, threads) in [(0.5, 1), (0.5, 2), (1.1, 1), (1.1, 2)] {
-        let told = learned.logarithm(pressure(level), 0.5, threads);
-        assert!((told - truth(level, threads)).abs() < 0.07, "{level} {threads}: {told}");
+        let value = learned.logarithm(pressure(level), 0.5, threads);
+        assert!((value - truth(level, threads)).abs() < 0.07, "{level} {threads}: {value}");
     }
     for threads in [1, 2, 3] {
         let all: Vec<f64> =
@@ -229,11 +236,11 @@ fn a_few_graphs_move_it_to_another_device() {
             *sums.entry(part.family).or_insert(0.0) += part.seconds.unwrap();
         }
         let seconds = sums.iter().map(|(family, seconds)| truth(family) * seconds).sum();
-        Measured { seconds_by_family: sums, seconds }
+        TransferGraph { seconds_by_family: sums, seconds }
     };
-    let seen: Vec<Measured> = (0..5).map(|_| graph()).collect();
-    let prior = Adaptation::prior(2.0);
-    let adapted = Adaptation::fit(&prior, &seen);
+    let seen: Vec<TransferGraph> = (0..5).map(|_| graph()).collect();
+    let prior = DeviceAdaptation::prior(2.0);
+    let adapted = DeviceAdaptation::fit(&prior, &seen);
     let (mut by_prior, mut by_graphs) = (0.0, 0.0);
     for _ in 0..50 {
         let new = graph();
@@ -247,7 +254,7 @@ fn a_few_graphs_move_it_to_another_device() {
 #[test]
 fn what_operators_take_adds_up_to_the_whole_also_where_looks_say_nothing() {
     let mut device = Device::new(17, 0.0);
-    let mut point = device.point(1, Pressure::default());
+    let mut point = device.point(1, ResourcePressure::default());
     // A log of whole microseconds: short operators take nothing, as it says.
     let truth: Vec<f64> = point.parts.iter().filter_map(|part| part.seconds).collect();
     point.seconds = truth.iter().sum::<f64>() + 20.0 * 0.3e-6;
@@ -261,15 +268,16 @@ fn what_operators_take_adds_up_to_the_whole_also_where_looks_say_nothing() {
     assert!(samples.iter().all(|sample| sample.seconds > 0.0));
     // What is missing belongs to every operator alike, not to the long ones.
     let longest = |list: &mut dyn Iterator<Item = f64>| list.fold(0.0, f64::max);
-    let (said, was) =
-        (longest(&mut samples.iter().map(|one| one.seconds)), longest(&mut truth.iter().copied()));
-    assert!((said - was).abs() < 3e-6, "{said} {was}");
+    let (value, was) =
+        (longest(&mut samples.iter().map(|sample| sample.seconds)), longest(&mut truth.iter().copied()));
+    assert!((value - was).abs() < 3e-6, "{value} {was}");
 }
 
 #[test]
 fn what_it_takes_to_start_is_told_apart_from_operators_and_belongs_to_every_graph() {
     let mut device = Device::new(23, 0.0);
-    let mut points: Vec<Point> = (0..60).map(|group| device.point(group, Pressure::default())).collect();
+    let mut points: Vec<TimedGraph> =
+        (0..60).map(|group| device.point(group, ResourcePressure::default())).collect();
     let start = 40e-6;
     for (at, point) in points.iter_mut().enumerate() {
         // From one operator to twenty: what comes with each of them is not taken for what comes once.
@@ -277,10 +285,10 @@ fn what_it_takes_to_start_is_told_apart_from_operators_and_belongs_to_every_grap
         let sum: f64 = point.parts.iter().filter_map(|part| part.seconds).sum();
         point.seconds = sum + start + 0.05e-6 * point.parts.len() as f64;
     }
-    let all: Vec<&Point> = points.iter().collect();
+    let all: Vec<&TimedGraph> = points.iter().collect();
     let found = graph::starts(&all)[&1];
     assert!((found / start - 1.0).abs() < 0.05, "{found}");
-    let laws = Operators::learn(&all, &names(), 3).unwrap();
+    let laws = OperatorPredictor::learn(&all, &names(), 3).unwrap();
     for point in &points {
         let sum = graph::sum(&laws, &point.parts, 1);
         assert!((sum.each.iter().sum::<f64>() / sum.seconds - 1.0).abs() < 1e-9);
@@ -293,7 +301,7 @@ fn what_it_takes_to_start_is_told_apart_from_operators_and_belongs_to_every_grap
 #[test]
 fn kinds_of_a_family_that_differ_a_hundredfold_have_lines_of_their_own() {
     let mut device = Device::new(29, 0.0);
-    let sample = |kind: &str, each: f64, elements: f64, group: u64| Sample {
+    let sample = |kind: &str, each: f64, elements: f64, group: u64| OperatorSample {
         family: "norm".to_string(),
         kind: kind.to_string(),
         threads: 1,
@@ -309,23 +317,29 @@ fn kinds_of_a_family_that_differ_a_hundredfold_have_lines_of_their_own() {
         let (kind, each) = if group % 5 == 0 { ("LRN", 9e-9) } else { ("LayerNormalization", 5e-11) };
         samples.push(sample(kind, each, elements, group));
     }
-    let laws = Operators::fit(&samples, &names(), 3).unwrap();
+    let laws = OperatorPredictor::fit(&samples, &names(), 3).unwrap();
     for (kind, each) in [("LRN", 9e-9), ("LayerNormalization", 5e-11)] {
         let new = sample(kind, each, 2e5, 999);
-        let told = laws.tell(&new.asked());
-        assert!((told.seconds / new.seconds - 1.0).abs() < 0.05, "{kind} {} {}", told.seconds, new.seconds);
+        let estimate = laws.predict(&new.query());
+        assert!(
+            (estimate.seconds / new.seconds - 1.0).abs() < 0.05,
+            "{kind} {} {}",
+            estimate.seconds,
+            new.seconds
+        );
     }
 }
 
 #[test]
 fn a_host_that_does_next_to_nothing_has_the_interval_of_an_idle_one_and_a_busy_one_a_wider() {
     let mut device = Device::new(31, 0.05);
-    let points: Vec<Point> = (0..30).map(|group| device.point(group, Pressure::default())).collect();
+    let points: Vec<TimedGraph> =
+        (0..30).map(|group| device.point(group, ResourcePressure::default())).collect();
     let (predictor, _) = learned(&points);
     assert!(predictor.loaded.is_none());
     let factor = |cpu: f64| {
-        let pressure = Pressure { sharing: cpu, cpu, memory: 0.0 };
-        predictor.tell(&points[0].parts, 1, pressure, 0.9).factor
+        let pressure = ResourcePressure { sharing: cpu, cpu, memory: 0.0 };
+        predictor.predict(&points[0].parts, 1, pressure, 0.9).factor
     };
     assert_eq!(factor(0.0), factor(0.02));
     assert!(factor(0.5) > factor(0.02));
@@ -340,7 +354,7 @@ fn threads_share_a_line_where_they_do_nothing_and_have_their_own_where_they_help
         let (elements, noise) = (10f64.powf(3.0 + 3.0 * device.uniform()), (0.1 * device.normal()).exp());
         for (family, helps) in [("move", false), ("conv", true)] {
             let each = if helps { 1e-9 / f64::from(threads) } else { 1e-9 };
-            samples.push(Sample {
+            samples.push(OperatorSample {
                 family: family.to_string(),
                 kind: family.to_string(),
                 threads,
@@ -352,7 +366,7 @@ fn threads_share_a_line_where_they_do_nothing_and_have_their_own_where_they_help
             });
         }
     }
-    let laws = Operators::fit(&samples, &names(), 3).unwrap();
+    let laws = OperatorPredictor::fit(&samples, &names(), 3).unwrap();
     let of = |family: &str| &laws.laws[family].coefficients;
     assert_eq!(of("move")[&1], of("move")[&2]);
     let ratio = of("conv")[&1][1] / of("conv")[&2][1];

@@ -6,8 +6,8 @@ use super::*;
 
 /// A measured passport of a device with this id and host name.
 fn measured(id: &str, host: &str) -> Passport {
-    let mut passport = PassportCatalog::default().find("raspberry-pi-5").unwrap().clone();
-    passport.origin = Origin::Measured;
+    let mut passport = PassportCatalog::default().find_passport("raspberry-pi-5").unwrap().clone();
+    passport.origin = PassportOrigin::Measured;
     passport.device.name = host.to_string();
     passport.device.id = id.parse().unwrap();
     passport.id = id.to_string();
@@ -95,21 +95,21 @@ fn each_fact_goes_before_those_behind_it() {
 
 #[test]
 fn a_node_that_tells_only_its_name_has_the_passport_that_was_measured_there() {
-    let (one, other) = (device_id(1), device_id(2));
-    let cores = measured(&one, "edge-7").device.cpu.threads;
+    let (text, other) = (device_id(1), device_id(2));
+    let cores = measured(&text, "edge-7").device.cpu.threads;
     let named = |name: &str, cores| {
         let mut node = bare(name);
         node.prometheus.as_mut().unwrap().cores = Some(cores);
         node
     };
     let known = |passports: Vec<Passport>, node: NodeFacts| resolver(passports).resolve(&node).unwrap();
-    let found = known(vec![measured(&one, "edge-7")], named("Edge-7", cores));
-    assert_eq!((found.passport.id.as_str(), found.is_generic), (one.as_str(), false));
+    let found = known(vec![measured(&text, "edge-7")], named("Edge-7", cores));
+    assert_eq!((found.passport.id.as_str(), found.is_generic), (text.as_str(), false));
     // Another host, another machine under the same name, or two of that name: nothing is known of
     // it but its cores.
-    assert!(known(vec![measured(&one, "edge-7")], named("edge-70", cores)).is_generic);
-    assert!(known(vec![measured(&one, "edge-7")], named("edge-7", cores + 2)).is_generic);
-    let twins = vec![measured(&one, "edge-7"), measured(&other, "edge-7")];
+    assert!(known(vec![measured(&text, "edge-7")], named("edge-70", cores)).is_generic);
+    assert!(known(vec![measured(&text, "edge-7")], named("edge-7", cores + 2)).is_generic);
+    let twins = vec![measured(&text, "edge-7"), measured(&other, "edge-7")];
     assert!(known(twins, named("edge-7", cores)).is_generic);
 }
 
@@ -145,14 +145,14 @@ fn where_nothing_is_known_it_says_what_would_help() {
         change(node.prometheus.as_mut().unwrap());
         resolver.resolve(&node).unwrap_err()
     };
-    let said = why(&|shown| shown.architecture = Some("vax".into()));
-    assert!(said.contains("nothing is known of vax, which its 4 cores are"), "{said}");
-    assert!(said.contains("no passport is known for it") && said.contains("metier device bench"), "{said}");
-    let said = why(&|shown| {
+    let text = why(&|shown| shown.architecture = Some("vax".into()));
+    assert!(text.contains("nothing is known of vax, which its 4 cores are"), "{text}");
+    assert!(text.contains("no passport is known for it") && text.contains("metier device bench"), "{text}");
+    let name_text = why(&|shown| {
         (shown.architecture, shown.cores) = (None, None);
         shown.model = Some("Acme Anvil 9000".into());
     });
-    assert!(said.starts_with("no passport of \"Acme Anvil 9000\" is known, and neither"), "{said}");
+    assert!(name_text.starts_with("no passport of \"Acme Anvil 9000\" is known, and neither"), "{name_text}");
     let said = why(&|shown| {
         shown.cores = None;
         shown.missing.push(MissingFact { what: "device", why: "it says to be \"a\" and \"b\"".into() });

@@ -1,28 +1,28 @@
 //! Where to cut a graph into parts of about the same work.
 
 use metier_onnx::OperatorCost;
-use metier_onnx::split::Chain;
+use metier_onnx::split::OperatorChain;
 
 /// Multiply-adds of an operator, or of those inside of it.
 pub fn multiply_adds(operators: &[OperatorCost]) -> Option<u64> {
-    operators.iter().try_fold(0u64, |sum, one| sum.checked_add(one.multiply_adds?.checked_mul(one.turns)?))
+    operators.iter().try_fold(0u64, |sum, cost| sum.checked_add(cost.multiply_adds?.checked_mul(cost.turns)?))
 }
 
 /// What they do at least, where some of it is not known: every operator counts a little.
 pub fn least_work(operators: &[OperatorCost]) -> f64 {
-    let one = |one: &OperatorCost| one.multiply_adds.unwrap_or(0) as f64 * one.turns as f64 + 1.0;
+    let one = |cost: &OperatorCost| cost.multiply_adds.unwrap_or(0) as f64 * cost.turns as f64 + 1.0;
     operators.iter().map(one).sum::<f64>().max(1.0)
 }
 
 /// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it. Every part has an operator that multiplies and
 /// adds, where any does; so there are fewer where these or the places are too few.
-pub fn even_cuts(chain: &Chain, work: &[f64], parts: usize) -> Vec<usize> {
+pub fn even_cuts(chain: &OperatorChain, work: &[f64], parts: usize) -> Vec<usize> {
     let crossings = chain.crossings();
-    let is_some = work.iter().any(|one| *one > 1.0);
+    let is_some = work.iter().any(|value| *value > 1.0);
     let (mut sums, mut busy) = (vec![0.0], vec![0]);
-    for one in work {
-        sums.push(sums[sums.len() - 1] + one);
-        busy.push(busy[busy.len() - 1] + usize::from(*one > 1.0 || !is_some));
+    for value in work {
+        sums.push(sums[sums.len() - 1] + value);
+        busy.push(busy[busy.len() - 1] + usize::from(*value > 1.0 || !is_some));
     }
     let share = sums[work.len()] / parts as f64;
     let mut cuts: Vec<usize> = Vec::new();
@@ -30,13 +30,14 @@ pub fn even_cuts(chain: &Chain, work: &[f64], parts: usize) -> Vec<usize> {
         let target = share * part as f64;
         let before = cuts.last().map_or(0, |last| busy[*last]);
         let does = |place: usize| busy[place] > before && busy[work.len()] > busy[place];
-        let near = crossings.iter().filter(|one| does(one.place));
+        let near = crossings.iter().filter(|crossing| does(crossing.place));
         let distance = |place: usize| (sums[place] - target).abs();
-        let closest = near.clone().map(|one| distance(one.place)).fold(f64::INFINITY, f64::min);
+        let closest = near.clone().map(|crossing| distance(crossing.place)).fold(f64::INFINITY, f64::min);
         let reach = closest.max(share * 0.1);
-        let best =
-            near.filter(|one| distance(one.place) <= reach).min_by_key(|one| one.bytes.unwrap_or(u64::MAX));
-        cuts.extend(best.map(|one| one.place));
+        let best = near
+            .filter(|crossing| distance(crossing.place) <= reach)
+            .min_by_key(|crossing| crossing.bytes.unwrap_or(u64::MAX));
+        cuts.extend(best.map(|crossing| crossing.place));
     }
     // Where one operator has the work of several parts, others are cut once more.
     while cuts.len() + 1 < parts {
@@ -50,7 +51,7 @@ pub fn even_cuts(chain: &Chain, work: &[f64], parts: usize) -> Vec<usize> {
             let does = busy[place] > busy[from] && busy[to] > busy[place];
             does.then(|| (sums[place] - sums[from]).min(sums[to] - sums[place]))
         };
-        let best = crossings.iter().filter_map(|one| Some((one.place, smaller(one.place)?)));
+        let best = crossings.iter().filter_map(|crossing| Some((crossing.place, smaller(crossing.place)?)));
         let Some((place, _)) = best.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
         cuts.insert(cuts.partition_point(|cut| *cut < place), place);
     }
@@ -59,29 +60,29 @@ pub fn even_cuts(chain: &Chain, work: &[f64], parts: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use metier_onnx::build::Builder;
-    use metier_onnx::{Bindings, DataType, Limits, analyse, read};
+    use metier_onnx::graph_builder::GraphBuilder;
+    use metier_onnx::{DataType, OnnxLimits, ShapeBindings, analyse_graph, read_onnx};
 
     use super::*;
 
     #[test]
     fn every_part_has_an_operator_that_multiplies_and_adds() {
-        let mut graph = Builder::new(1);
-        let mut value = graph.input(DataType::Float, &[1, 512]);
+        let mut graph = GraphBuilder::new(1);
+        let mut value = graph.add_input(DataType::Float, &[1, 512]);
         for width in [512, 512] {
-            let weights = graph.weights(&[512, width], 512);
-            value = graph.node("MatMul", &[&value, &weights], &[]);
+            let weights = graph.add_weights(&[512, width], 512);
+            value = graph.encode_node("MatMul", &[&value, &weights], &[]);
             for _ in 0..5 {
-                value = graph.node("Relu", &[&value], &[]);
+                value = graph.encode_node("Relu", &[&value], &[]);
             }
         }
-        graph.output(&value);
+        graph.add_output(&value);
         let bytes = graph.finish();
-        let limits = Limits::default();
-        let model = read(&bytes, &limits).unwrap();
-        let whole = analyse(&model, &Bindings::default(), &limits).unwrap();
-        let chain = Chain::new(&bytes, &model, &Bindings::default(), &limits).unwrap();
-        let costs = chain.costs(&whole);
+        let limits = OnnxLimits::default();
+        let model = read_onnx(&bytes, &limits).unwrap();
+        let whole = analyse_graph(&model, &ShapeBindings::default(), &limits).unwrap();
+        let chain = OperatorChain::new(&bytes, &model, &ShapeBindings::default(), &limits).unwrap();
+        let costs = chain.cost_ranges(&whole);
         let work: Vec<f64> = costs.iter().map(|range| least_work(&whole.operators[range.clone()])).collect();
         for parts in [2, 3, 8, 60] {
             let cuts = even_cuts(&chain, &work, parts);

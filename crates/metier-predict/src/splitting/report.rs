@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use metier_onnx::split::Part;
-use metier_onnx::split::best::Goal;
+use metier_onnx::split::GraphPart;
+use metier_onnx::split::solver::SplitObjective;
 use metier_types::{Bytes, Passport, PassportUse, Prediction, Seconds};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Plan, Sending, Total};
-use crate::latency::Conditions;
+use super::{SplitTotal, StagePlan, StageTransfer};
+use crate::latency::InferenceConditions;
 
 /// What came of cutting a graph.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -71,7 +71,7 @@ pub struct SplitPlan {
     /// The devices.
     pub devices: Vec<SplitDevice>,
     /// The time of all parts and sendings, as the goal counts it.
-    pub total: Total,
+    pub total: SplitTotal,
     /// The input's way to the first part.
     pub input_sent: Option<SplitSending>,
     /// What was assumed or left out.
@@ -89,7 +89,7 @@ pub struct SplitDevice {
     /// Threads that the runtime has there.
     pub threads: u32,
     /// The whole graph there, sendings included; `null` where its weights have no room.
-    pub alone: Option<Total>,
+    pub alone: Option<SplitTotal>,
 }
 
 /// Something that is sent.
@@ -106,18 +106,23 @@ pub struct SplitSending {
 
 /// A plan, and what it was made for.
 pub struct SplitAnswer {
-    pub plan: Plan,
+    pub plan: StagePlan,
     /// Names of the devices: as they were given, a second one of a name with its number.
     pub labels: Vec<String>,
     pub passports: Vec<Passport>,
     /// How they run their parts.
-    pub conditions: Conditions,
-    pub goal: Goal,
+    pub conditions: InferenceConditions,
+    pub goal: SplitObjective,
 }
 
 impl SplitPart {
     /// A part that is on no device yet.
-    pub fn new(part: &Part, multiply_adds: Option<u64>, sent: Option<Bytes>, file: Option<PathBuf>) -> Self {
+    pub fn new(
+        part: &GraphPart,
+        multiply_adds: Option<u64>,
+        sent: Option<Bytes>,
+        file: Option<PathBuf>,
+    ) -> Self {
         Self {
             operators: part.operators,
             inputs: part.inputs.clone(),
@@ -136,7 +141,7 @@ impl SplitPart {
 
     /// Its time on its own device.
     pub fn own_prediction(&self, plan: Option<&SplitPlan>) -> Option<&Prediction> {
-        let at = plan?.devices.iter().position(|one| Some(&one.name) == self.device.as_ref())?;
+        let at = plan?.devices.iter().position(|device| Some(&device.name) == self.device.as_ref())?;
         self.predictions.get(at)?.as_ref()
     }
 }
@@ -161,15 +166,15 @@ impl SplitReport {
             row.sent_bytes = stage.sends.map(|sent| sent.bytes);
             row.send_seconds = stage.sends.map(|sent| sent.seconds);
         }
-        let sent = |sent: Sending| SplitSending {
+        let sent = |sent: StageTransfer| SplitSending {
             to: labels[sent.to].clone(),
             bytes: sent.bytes,
             seconds: sent.seconds,
         };
-        let threads: Vec<u32> = passports.iter().map(|one| conditions.on(one).threads).collect();
+        let threads: Vec<u32> = passports.iter().map(|passport| conditions.on(passport).threads).collect();
         let goal = match goal {
-            Goal::Latency => "latency",
-            Goal::Throughput => "throughput",
+            SplitObjective::Latency => "latency",
+            SplitObjective::Throughput => "throughput",
         };
         self.plan = Some(SplitPlan {
             goal,
@@ -185,7 +190,7 @@ impl SplitReport {
                 .zip(plan.alone)
                 .map(|(((name, passport), threads), alone)| SplitDevice {
                     name,
-                    passport: PassportUse::of(passport),
+                    passport: PassportUse::without_figures(passport),
                     threads,
                     alone,
                 })

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use metier_onnx::{Analysis, Bindings, Limits};
+use metier_onnx::{GraphAnalysis, OnnxLimits, ShapeBindings};
 
 /// A real graph of the lab with the batch that is asked for; inputs of the same shape by commas.
-pub fn graph(name: &str, input: &str, shape: &[u64]) -> Option<Analysis> {
+pub fn graph(name: &str, input: &str, shape: &[u64]) -> Option<GraphAnalysis> {
     let Some(folder) = std::env::var_os("METIER_LAB_GRAPHS") else {
         eprintln!("SKIP: {name}, because METIER_LAB_GRAPHS is not set; `lab/lab up graphs` gets the graphs");
         return None;
     };
     let bytes = std::fs::read(std::path::Path::new(&folder).join(format!("{name}.onnx"))).unwrap();
-    let model = metier_onnx::read(&bytes, &Limits::default()).unwrap();
+    let model = metier_onnx::read_onnx(&bytes, &OnnxLimits::default()).unwrap();
     let shapes: BTreeMap<_, _> = input.split(',').map(|name| (name.to_string(), shape.to_vec())).collect();
-    let bindings = Bindings { shapes, ..Bindings::default() };
-    Some(metier_onnx::analyse(&model, &bindings, &Limits::default()).unwrap())
+    let bindings = ShapeBindings { shapes, ..ShapeBindings::default() };
+    Some(metier_onnx::analyse_graph(&model, &bindings, &OnnxLimits::default()).unwrap())
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use reqwest::Url;
 
-use super::error::Error;
+use super::error::QueryError;
 
 #[derive(Clone, Default)]
-pub enum Credentials {
+pub enum PromCredentials {
     #[default]
     None,
     /// A bearer token.
@@ -19,7 +19,7 @@ pub enum Credentials {
     Basic(String, String),
 }
 
-impl fmt::Debug for Credentials {
+impl fmt::Debug for PromCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::None => "None",
@@ -31,7 +31,7 @@ impl fmt::Debug for Credentials {
 
 /// Limits of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bounds {
+pub struct QueryLimits {
     /// Maximum time of a query, with all attempts.
     pub time: Duration,
     /// Maximum number of attempts.
@@ -42,7 +42,7 @@ pub struct Bounds {
     pub body_bytes: u64,
 }
 
-impl Default for Bounds {
+impl Default for QueryLimits {
     fn default() -> Self {
         Self {
             time: Duration::from_secs(10),
@@ -56,13 +56,13 @@ impl Default for Bounds {
 /// A Prometheus endpoint, parsed from its address: `https://host:port/prefix`, or `host:port` for
 /// plain HTTP.
 ///
-/// A user and a password in the address become [`Credentials::Basic`]; the displayed address has
+/// A user and a password in the address become [`PromCredentials::Basic`]; the displayed address has
 /// neither.
 #[derive(Clone)]
-pub struct Endpoint {
+pub struct PromEndpoint {
     base: Url,
     /// Credentials for the endpoint.
-    pub credentials: Credentials,
+    pub credentials: PromCredentials,
     /// Extra request headers, such as a tenant id (`X-Scope-OrgID`); their values are never shown.
     pub headers: Vec<(String, String)>,
     /// PEM file of the only accepted root certificates; by default, the roots of this host are
@@ -71,19 +71,19 @@ pub struct Endpoint {
     /// Accept any certificate. An attacker on the network can then read and change all traffic.
     pub accept_any_certificate: bool,
     /// Limits of a query.
-    pub bounds: Bounds,
+    pub bounds: QueryLimits,
 }
 
-const WANT: &str = "http://HOST:PORT or https://HOST:PORT, with or without a path, or HOST:PORT";
-const LONGEST: usize = 2048;
+const WANTED_ADDRESS: &str = "http://HOST:PORT or https://HOST:PORT, with or without a path, or HOST:PORT";
+const MAX_ADDRESS_BYTES: usize = 2048;
 
-impl FromStr for Endpoint {
-    type Err = Error;
+impl FromStr for PromEndpoint {
+    type Err = QueryError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, QueryError> {
         let text = text.trim();
-        let bad = || Error::BadAddress { got: without_secrets(text), want: WANT };
-        if text.is_empty() || text.len() > LONGEST {
+        let bad = || QueryError::BadAddress { got: redact_secrets(text), want: WANTED_ADDRESS };
+        if text.is_empty() || text.len() > MAX_ADDRESS_BYTES {
             return Err(bad());
         }
         let parsed = match text.contains("://") {
@@ -95,8 +95,10 @@ impl FromStr for Endpoint {
             return Err(bad());
         }
         let credentials = match (base.username(), base.password()) {
-            ("", None) => Credentials::None,
-            (user, password) => Credentials::Basic(decoded(user), decoded(password.unwrap_or_default())),
+            ("", None) => PromCredentials::None,
+            (user, password) => {
+                PromCredentials::Basic(percent_decode(user), percent_decode(password.unwrap_or_default()))
+            }
         };
         base.set_username("").and_then(|()| base.set_password(None)).map_err(|()| bad())?;
         // A path is a prefix of the API paths.
@@ -109,28 +111,28 @@ impl FromStr for Endpoint {
             headers: Vec::new(),
             authority: None,
             accept_any_certificate: false,
-            bounds: Bounds::default(),
+            bounds: QueryLimits::default(),
         })
     }
 }
 
-impl Endpoint {
+impl PromEndpoint {
     /// URL of an API method, such as `query`.
-    pub(super) fn part(&self, name: &str) -> Url {
+    pub(super) fn api_url(&self, name: &str) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}api/v1/{name}", self.base.path()));
         url
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for PromEndpoint {
     /// The address without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.base.as_str().trim_end_matches('/'))
     }
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for PromEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Endpoint")
@@ -145,7 +147,7 @@ impl fmt::Debug for Endpoint {
 }
 
 /// Removes everything before `@` and after `?` from a text that may be an address.
-fn without_secrets(text: &str) -> String {
+fn redact_secrets(text: &str) -> String {
     let shown: String = text.chars().take(200).collect();
     let shown = shown.split('?').next().unwrap_or_default();
     match (shown.split_once("://"), shown.rsplit_once('@')) {
@@ -156,7 +158,7 @@ fn without_secrets(text: &str) -> String {
 }
 
 /// Decodes percent escapes of a user or password.
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     // A plus sign is literal here, unlike in a form.
     let text = text.replace('+', "%2B");
     form_urlencoded::parse(text.as_bytes()).next().map(|(name, _)| name.into_owned()).unwrap_or_default()
@@ -175,27 +177,27 @@ mod tests {
             ("https://example.org/prom/", "https://example.org/prom/api/v1/query"),
             ("http://[::1]:9090/a/b", "http://[::1]:9090/a/b/api/v1/query"),
         ] {
-            assert_eq!(text.parse::<Endpoint>().unwrap().part("query").as_str(), part);
+            assert_eq!(text.parse::<PromEndpoint>().unwrap().api_url("query").as_str(), part);
         }
         let too_long = format!("http://{}", "x".repeat(3000));
         for wrong in ["", "ftp://host", "http://", "host:99999", "http://h/?a=b", &too_long] {
-            let error = wrong.parse::<Endpoint>().unwrap_err().to_string();
+            let error = wrong.parse::<PromEndpoint>().unwrap_err().to_string();
             assert!(error.contains("want http://HOST:PORT"), "{wrong}: {error}");
         }
     }
 
     #[test]
     fn secrets_of_an_address_are_used_and_never_shown() {
-        let endpoint: Endpoint = "https://me:hunt%3A%2Ber+2@host:1/x".parse().unwrap();
+        let endpoint: PromEndpoint = "https://me:hunt%3A%2Ber+2@host:1/x".parse().unwrap();
         assert!(
-            matches!(&endpoint.credentials, Credentials::Basic(user, word) if user == "me" && word == "hunt:+er+2")
+            matches!(&endpoint.credentials, PromCredentials::Basic(user, word) if user == "me" && word == "hunt:+er+2")
         );
         let mut endpoint = endpoint;
         endpoint.headers.push(("X-Key".into(), "hunter3".into()));
         let shown = format!("{endpoint} {endpoint:?}");
         assert!(shown.starts_with("https://host:1/x ") && !shown.contains("hunt"), "{shown}");
         for wrong in ["ftp://me:hunter2@host", "me:hunter2@host:99999", "http://h/?token=hunter2"] {
-            let error = wrong.parse::<Endpoint>().unwrap_err().to_string();
+            let error = wrong.parse::<PromEndpoint>().unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Why a query failed or could not be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum QueryError {
     /// The address is invalid.
     #[error("the address of Prometheus is {got:?}; want {want}")]
     BadAddress {
@@ -26,20 +26,20 @@ pub enum Error {
         "the range from {start} to {end} by {step:?} is invalid; want an end that is not before its start, and 1 to {most} steps"
     )]
     BadRange {
-        start: metier_types::Timestamp,
-        end: metier_types::Timestamp,
+        start: metier_types::UtcTimestamp,
+        end: metier_types::UtcTimestamp,
         step: Duration,
         /// Maximum number of steps that Prometheus allows.
         most: u64,
     },
     /// The query was sent and failed.
     #[error("{url}: {asked}: {trouble}")]
-    NoAnswer { url: String, asked: String, trouble: Trouble },
+    NoAnswer { url: String, asked: String, trouble: QueryFailure },
 }
 
-impl Error {
+impl QueryError {
     /// The failure of a query that was sent.
-    pub const fn trouble(&self) -> Option<&Trouble> {
+    pub const fn failure(&self) -> Option<&QueryFailure> {
         match self {
             Self::NoAnswer { trouble, .. } => Some(trouble),
             _ => None,
@@ -47,9 +47,9 @@ impl Error {
     }
 
     /// Whether a retry may succeed.
-    pub const fn may_pass(&self) -> bool {
-        match self.trouble() {
-            Some(trouble) => trouble.may_pass(),
+    pub const fn is_retryable(&self) -> bool {
+        match self.failure() {
+            Some(trouble) => trouble.is_retryable(),
             None => false,
         }
     }
@@ -58,7 +58,7 @@ impl Error {
 /// How a query failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum QueryFailure {
     /// The server could not be reached.
     #[error("cannot be reached: {reason} (tried {tries} times)")]
     Unreachable {
@@ -71,7 +71,7 @@ pub enum Trouble {
     Untrusted { reason: String },
     /// The time limit was reached.
     #[error("no answer within {} s", after.as_secs_f64())]
-    Late {
+    TimedOut {
         /// The time limit.
         after: Duration,
     },
@@ -93,18 +93,18 @@ pub enum Trouble {
     },
 }
 
-impl Trouble {
+impl QueryFailure {
     /// Whether a retry may succeed.
-    pub const fn may_pass(&self) -> bool {
+    pub const fn is_retryable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Late { .. } => true,
-            Self::Refused { status, .. } => is_passing(*status),
+            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Refused { status, .. } => is_retryable_status(*status),
             _ => false,
         }
     }
 }
 
 /// Whether an HTTP status means a temporary error.
-pub(super) const fn is_passing(status: u16) -> bool {
+pub(super) const fn is_retryable_status(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502..=504)
 }

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::answer::Metric;
+use super::response::MetricLabels;
 
 /// Which labels of series are kept.
 pub trait LabelFilter {
@@ -107,16 +107,16 @@ impl<'de> Deserialize<'de> for LabelText<'de> {
 }
 
 /// The labels of a series that the filter keeps.
-pub(super) struct Labels<F> {
-    pub metric: Metric,
+pub(super) struct LabelColumns<F> {
+    pub metric: MetricLabels,
     filter: PhantomData<F>,
 }
 
-impl<'de, F: LabelFilter> Deserialize<'de> for Labels<F> {
+impl<'de, F: LabelFilter> Deserialize<'de> for LabelColumns<F> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct LabelVisitor<F>(PhantomData<F>);
         impl<'de, F: LabelFilter> Visitor<'de> for LabelVisitor<F> {
-            type Value = Labels<F>;
+            type Value = LabelColumns<F>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of labels")
             }
@@ -130,7 +130,7 @@ impl<'de, F: LabelFilter> Deserialize<'de> for Labels<F> {
                         map.next_value::<IgnoredAny>()?;
                     }
                 }
-                Ok(Labels { metric: labels.into_iter().collect(), filter: PhantomData })
+                Ok(LabelColumns { metric: labels.into_iter().collect(), filter: PhantomData })
             }
         }
         from.deserialize_map(LabelVisitor(PhantomData))
@@ -138,13 +138,13 @@ impl<'de, F: LabelFilter> Deserialize<'de> for Labels<F> {
 }
 
 /// The samples of a series.
-pub(super) struct Samples<P>(pub Vec<P>);
+pub(super) struct SampleColumn<P>(pub Vec<P>);
 
-impl<'de, P: JsonSample> Deserialize<'de> for Samples<P> {
+impl<'de, P: JsonSample> Deserialize<'de> for SampleColumn<P> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct SampleVisitor<P>(PhantomData<P>);
         impl<'de, P: JsonSample> Visitor<'de> for SampleVisitor<P> {
-            type Value = Samples<P>;
+            type Value = SampleColumn<P>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("pairs of a time and a value")
             }
@@ -155,7 +155,7 @@ impl<'de, P: JsonSample> Deserialize<'de> for Samples<P> {
                 {
                     samples.extend(P::from_numbers(time, value)?);
                 }
-                Ok(Samples(samples))
+                Ok(SampleColumn(samples))
             }
         }
         from.deserialize_seq(SampleVisitor(PhantomData))
@@ -166,8 +166,8 @@ impl<'de, P: JsonSample> Deserialize<'de> for Samples<P> {
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "F: LabelFilter, P: JsonSample"))]
 pub(super) struct WireSeries<F, P> {
-    pub metric: Labels<F>,
-    pub values: Option<Samples<P>>,
+    pub metric: LabelColumns<F>,
+    pub values: Option<SampleColumn<P>>,
     pub histograms: Option<IgnoredAny>,
 }
 
@@ -182,7 +182,7 @@ pub struct SeriesLimits {
 pub fn read_series_by_name<'de, F: LabelFilter, P: JsonSample, T, D: Deserializer<'de>>(
     from: D,
     limits: SeriesLimits,
-    make: impl FnMut(Metric, Vec<P>) -> T,
+    make: impl FnMut(MetricLabels, Vec<P>) -> T,
 ) -> Result<BTreeMap<String, Vec<T>>, D::Error> {
     let reader = SeriesReader { limits, series: 0, samples: 0, make, parameters: PhantomData::<(F, P)> };
     from.deserialize_map(NamedLists(reader))
@@ -201,7 +201,7 @@ struct NamedLists<R>(R);
 
 impl<'de, F: LabelFilter, P: JsonSample, T, M> Visitor<'de> for NamedLists<SeriesReader<M, (F, P)>>
 where
-    M: FnMut(Metric, Vec<P>) -> T,
+    M: FnMut(MetricLabels, Vec<P>) -> T,
 {
     type Value = BTreeMap<String, Vec<T>>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -218,7 +218,7 @@ where
 
 impl<'de, F: LabelFilter, P: JsonSample, T, M> DeserializeSeed<'de> for &mut SeriesReader<M, (F, P)>
 where
-    M: FnMut(Metric, Vec<P>) -> T,
+    M: FnMut(MetricLabels, Vec<P>) -> T,
 {
     type Value = Vec<T>;
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Vec<T>, D::Error> {
@@ -228,7 +228,7 @@ where
 
 impl<'de, F: LabelFilter, P: JsonSample, T, M> Visitor<'de> for &mut SeriesReader<M, (F, P)>
 where
-    M: FnMut(Metric, Vec<P>) -> T,
+    M: FnMut(MetricLabels, Vec<P>) -> T,
 {
     type Value = Vec<T>;
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -237,7 +237,7 @@ where
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
         let mut list = Vec::new();
         while let Some(WireSeries::<F, P> { metric, values, .. }) = seq.next_element()? {
-            let Samples(samples) = values.ok_or_else(|| de::Error::missing_field("values"))?;
+            let SampleColumn(samples) = values.ok_or_else(|| de::Error::missing_field("values"))?;
             self.series += 1;
             self.samples += samples.len();
             let SeriesLimits { series, samples: most } = self.limits;

@@ -3,7 +3,7 @@
 /// Why a page cannot be read. Lines and columns count from 1; columns count characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ScrapeError {
     /// The page is larger than the limit.
     #[error("the page has {got} bytes, more than the {most} that are read")]
     TooLarge { got: usize, most: usize },

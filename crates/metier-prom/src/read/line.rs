@@ -5,26 +5,26 @@
 
 use std::borrow::Cow;
 
-use super::{Limits, Sample};
-use crate::format::Format;
+use super::{MetricSample, ScrapeLimits};
+use crate::format::ExpositionFormat;
 use crate::name;
 use crate::number;
 
 /// A fault in a line, with its byte offset.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct LineError {
     pub at: usize,
     pub what: String,
 }
 
 /// A line and the position of the parser in it.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct LineReader<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Line<'a> {
+impl<'a> LineReader<'a> {
     pub const fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
@@ -37,7 +37,7 @@ impl<'a> Line<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    pub fn blanks(&mut self) {
+    pub fn skip_blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t')) {
             self.at += 1;
         }
@@ -51,12 +51,12 @@ impl<'a> Line<'a> {
         self.peek() == Some(b'#')
     }
 
-    pub fn wrong<T>(&self, what: impl Into<String>) -> Result<T, Wrong> {
-        Err(Wrong { at: self.at, what: what.into() })
+    pub fn error_here<T>(&self, what: impl Into<String>) -> Result<T, LineError> {
+        Err(LineError { at: self.at, what: what.into() })
     }
 
     /// Describes the next character for an error.
-    fn found(&self) -> String {
+    fn describe_next(&self) -> String {
         match self.rest().chars().next() {
             Some(c) => format!("{c:?}"),
             None => "the end of the line".to_string(),
@@ -64,7 +64,7 @@ impl<'a> Line<'a> {
     }
 
     /// Takes everything up to the next blank or the end.
-    pub fn word(&mut self) -> &'a str {
+    pub fn take_word(&mut self) -> &'a str {
         let rest = self.rest();
         let word = &rest[..rest.find([' ', '\t']).unwrap_or(rest.len())];
         self.at += word.len();
@@ -72,27 +72,27 @@ impl<'a> Line<'a> {
     }
 
     /// Takes the rest of the line.
-    pub fn remainder(&mut self) -> &'a str {
+    pub fn take_rest(&mut self) -> &'a str {
         let rest = self.rest();
         self.at = self.text.len();
         rest
     }
 
-    fn take(&mut self, byte: u8) -> bool {
+    fn take_byte(&mut self, byte: u8) -> bool {
         let is_there = self.peek() == Some(byte);
         self.at += usize::from(is_there);
         is_there
     }
 
     /// Takes a metric or label name, plain or quoted.
-    pub fn name(&mut self, what: &str, colons: bool) -> Result<Cow<'a, str>, Wrong> {
+    pub fn take_name(&mut self, what: &str, colons: bool) -> Result<Cow<'a, str>, LineError> {
         if self.peek() == Some(b'"') {
             let begin = self.at;
-            let name = self.quoted()?;
-            if name.is_empty() || name.len() > name::LONGEST {
-                return Err(Wrong {
+            let name = self.take_quoted()?;
+            if name.is_empty() || name.len() > name::MAX_NAME_BYTES {
+                return Err(LineError {
                     at: begin,
-                    what: format!("{what} of {} bytes; want 1 to {}", name.len(), name::LONGEST),
+                    what: format!("{what} of {} bytes; want 1 to {}", name.len(), name::MAX_NAME_BYTES),
                 });
             }
             return Ok(name);
@@ -103,9 +103,11 @@ impl<'a> Line<'a> {
         let is_right = if colons { name::is_metric_name(name) } else { name::is_label_name(name) };
         if !is_right {
             return match name.len() {
-                0 => self.wrong(format!("{} where {what} should begin", self.found())),
-                1..=name::LONGEST => self.wrong(format!("{what} must not begin with a digit")),
-                long => self.wrong(format!("{what} of {long} bytes; want 1 to {}", name::LONGEST)),
+                0 => self.error_here(format!("{} where {what} should begin", self.describe_next())),
+                1..=name::MAX_NAME_BYTES => self.error_here(format!("{what} must not begin with a digit")),
+                long => {
+                    self.error_here(format!("{what} of {long} bytes; want 1 to {}", name::MAX_NAME_BYTES))
+                }
             };
         }
         self.at += name.len();
@@ -113,14 +115,14 @@ impl<'a> Line<'a> {
     }
 
     /// Takes a quoted text and decodes its escapes.
-    fn quoted(&mut self) -> Result<Cow<'a, str>, Wrong> {
+    fn take_quoted(&mut self) -> Result<Cow<'a, str>, LineError> {
         let begin = self.at;
-        if !self.take(b'"') {
-            return self.wrong(format!("{} where a quoted text should begin", self.found()));
+        if !self.take_byte(b'"') {
+            return self.error_here(format!("{} where a quoted text should begin", self.describe_next()));
         }
         let rest = self.rest();
         let Some(end) = rest.find(['"', '\\']) else {
-            return Err(Wrong { at: begin, what: "the quoted text does not end".into() });
+            return Err(LineError { at: begin, what: "the quoted text does not end".into() });
         };
         if rest.as_bytes()[end] == b'"' {
             self.at += end + 1;
@@ -144,51 +146,53 @@ impl<'a> Line<'a> {
                 c => text.push(c),
             }
         }
-        Err(Wrong { at: begin, what: "the quoted text does not end".into() })
+        Err(LineError { at: begin, what: "the quoted text does not end".into() })
     }
 
     /// Takes the labels between braces. A quoted name without a value is the metric name.
-    fn labels(
+    fn take_labels(
         &mut self,
         name: &mut Option<Cow<'a, str>>,
-        limits: &Limits,
-    ) -> Result<Vec<(String, String)>, Wrong> {
+        limits: &ScrapeLimits,
+    ) -> Result<Vec<(String, String)>, LineError> {
         let mut labels: Vec<(String, String)> = Vec::new();
         loop {
-            self.blanks();
-            if self.take(b'}') {
+            self.skip_blanks();
+            if self.take_byte(b'}') {
                 return Ok(labels);
             }
             let begin = self.at;
             let is_quoted = self.peek() == Some(b'"');
-            let label = self.name("a label's name", false)?;
-            self.blanks();
-            if self.take(b'=') {
-                self.blanks();
-                let value = self.quoted()?;
+            let label = self.take_name("a label's name", false)?;
+            self.skip_blanks();
+            if self.take_byte(b'=') {
+                self.skip_blanks();
+                let value = self.take_quoted()?;
                 if labels.iter().any(|(known, _)| *known == label) {
-                    return Err(Wrong { at: begin, what: format!("label {label:?} stands here twice") });
+                    return Err(LineError { at: begin, what: format!("label {label:?} stands here twice") });
                 }
                 if labels.len() >= limits.labels {
-                    return Err(Wrong { at: begin, what: format!("more than {} labels", limits.labels) });
+                    return Err(LineError { at: begin, what: format!("more than {} labels", limits.labels) });
                 }
                 labels.push((label.into_owned(), value.into_owned()));
             } else if is_quoted && name.is_none() {
                 *name = Some(label);
             } else {
-                return self.wrong(format!("{} where `=` should follow a label's name", self.found()));
+                return self
+                    .error_here(format!("{} where `=` should follow a label's name", self.describe_next()));
             }
-            self.blanks();
-            if !self.take(b',') && self.peek() != Some(b'}') {
-                return self.wrong(format!("{} where `,` or `}}` should follow a label", self.found()));
+            self.skip_blanks();
+            if !self.take_byte(b',') && self.peek() != Some(b'}') {
+                return self
+                    .error_here(format!("{} where `,` or `}}` should follow a label", self.describe_next()));
             }
         }
     }
 
-    fn number(&mut self, what: &str) -> Result<f64, Wrong> {
+    fn take_number(&mut self, what: &str) -> Result<f64, LineError> {
         let begin = self.at;
-        let word = self.word();
-        number::parse(word).ok_or_else(|| Wrong {
+        let word = self.take_word();
+        number::parse_number(word).ok_or_else(|| LineError {
             at: begin,
             what: match word {
                 "" => format!("no {what}"),
@@ -199,58 +203,63 @@ impl<'a> Line<'a> {
 
     /// Takes a sample: name, labels, value, timestamp, and in OpenMetrics an exemplar, which is
     /// skipped.
-    pub fn sample(&mut self, format: Format, limits: &Limits) -> Result<Sample, Wrong> {
+    pub fn take_sample(
+        &mut self,
+        format: ExpositionFormat,
+        limits: &ScrapeLimits,
+    ) -> Result<MetricSample, LineError> {
         let mut name = match self.peek() {
             Some(b'{') => None,
-            _ => Some(self.name("a metric's name", true)?),
+            _ => Some(self.take_name("a metric's name", true)?),
         };
-        self.blanks();
-        let labels = if self.take(b'{') { self.labels(&mut name, limits)? } else { Vec::new() };
-        let Some(name) = name else { return self.wrong("a sample without a metric's name") };
-        self.blanks();
-        let value = self.number("a value")?;
-        self.blanks();
+        self.skip_blanks();
+        let labels = if self.take_byte(b'{') { self.take_labels(&mut name, limits)? } else { Vec::new() };
+        let Some(name) = name else { return self.error_here("a sample without a metric's name") };
+        self.skip_blanks();
+        let value = self.take_number("a value")?;
+        self.skip_blanks();
         let mut milliseconds = None;
         if !self.is_at_end() && self.peek() != Some(b'#') {
             let begin = self.at;
-            let time = self.number(match format {
-                Format::Text => "a time in milliseconds",
-                Format::OpenMetrics => "a time in seconds",
+            let time = self.take_number(match format {
+                ExpositionFormat::Text => "a time in milliseconds",
+                ExpositionFormat::OpenMetrics => "a time in seconds",
             })?;
             let scaled = match format {
-                Format::Text => time,
-                Format::OpenMetrics => time * 1e3,
+                ExpositionFormat::Text => time,
+                ExpositionFormat::OpenMetrics => time * 1e3,
             };
             // Larger integers are not exact in f64, and no real timestamp reaches them.
             if !scaled.is_finite() || scaled.abs() > 9e15 {
-                return Err(Wrong { at: begin, what: "a time beyond all clocks".to_string() });
+                return Err(LineError { at: begin, what: "a time beyond all clocks".to_string() });
             }
             milliseconds = Some(scaled.round() as i64);
-            self.blanks();
+            self.skip_blanks();
         }
-        if format == Format::OpenMetrics && self.take(b'#') {
-            self.blanks();
-            if !self.take(b'{') {
-                return self.wrong(format!("{} where an exemplar's labels should begin", self.found()));
+        if format == ExpositionFormat::OpenMetrics && self.take_byte(b'#') {
+            self.skip_blanks();
+            if !self.take_byte(b'{') {
+                return self
+                    .error_here(format!("{} where an exemplar's labels should begin", self.describe_next()));
             }
-            self.labels(&mut Some(Cow::Borrowed("")), limits)?;
-            self.blanks();
-            self.number("an exemplar's value")?;
-            self.blanks();
+            self.take_labels(&mut Some(Cow::Borrowed("")), limits)?;
+            self.skip_blanks();
+            self.take_number("an exemplar's value")?;
+            self.skip_blanks();
             if !self.is_at_end() {
-                self.number("an exemplar's time")?;
-                self.blanks();
+                self.take_number("an exemplar's time")?;
+                self.skip_blanks();
             }
         }
         if !self.is_at_end() {
-            return self.wrong(format!("{} behind the end of the sample", self.found()));
+            return self.error_here(format!("{} behind the end of the sample", self.describe_next()));
         }
-        Ok(Sample { name: name.into_owned(), labels, value, milliseconds })
+        Ok(MetricSample { name: name.into_owned(), labels, value, milliseconds })
     }
 }
 
 /// Decodes the escapes of a help text.
-pub(super) fn unescaped(text: &str) -> String {
+pub(super) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(c) = characters.next() {

@@ -1,11 +1,11 @@
 use super::*;
 
-fn text(page: &str) -> Result<Scrape, Error> {
-    read(page.as_bytes(), Format::Text, &Limits::default())
+fn text(page: &str) -> Result<ScrapedPage, ScrapeError> {
+    parse_page(page.as_bytes(), ExpositionFormat::Text, &ScrapeLimits::default())
 }
 
-fn open(page: &str) -> Result<Scrape, Error> {
-    read(page.as_bytes(), Format::OpenMetrics, &Limits::default())
+fn open(page: &str) -> Result<ScrapedPage, ScrapeError> {
+    parse_page(page.as_bytes(), ExpositionFormat::OpenMetrics, &ScrapeLimits::default())
 }
 
 /// The example of the format's documentation, paraphrased.
@@ -33,7 +33,7 @@ took_seconds_count 144320
     // Compared as text, because NaN is not equal to itself.
     assert_eq!(format!("{scrape:?}"), format!("{:?}", text(page).unwrap()));
     let requests = scrape.family("requests_total").unwrap();
-    assert_eq!(requests.kind, Kind::Counter);
+    assert_eq!(requests.kind, MetricKind::Counter);
     assert_eq!(requests.help.as_deref(), Some("All \"requests\".\nSince \\ start."));
     assert_eq!(requests.samples.len(), 2);
     assert_eq!(requests.samples[1].milliseconds, Some(1_395_066_363_000));
@@ -46,7 +46,7 @@ took_seconds_count 144320
     assert_eq!(scrape.family("odd").unwrap().samples[0].milliseconds, Some(-3_982_045));
     assert!(scrape.family("nan").unwrap().samples[0].value.is_nan());
     assert_eq!(scrape.family("minus").unwrap().samples[0].value, f64::NEG_INFINITY);
-    assert_eq!(scrape.family("bare").unwrap().kind, Kind::Unknown);
+    assert_eq!(scrape.family("bare").unwrap().kind, MetricKind::Unknown);
     assert_eq!(scrape.family("took_seconds").unwrap().samples.len(), 4);
     assert_eq!(scrape.samples().count(), 11);
 }
@@ -63,8 +63,8 @@ fn open_metrics_has_seconds_units_exemplars_and_an_end() {
     assert_eq!(a.samples[0].milliseconds, Some(1_520_879_607_789));
     assert_eq!(scrape.family("h").unwrap().samples.len(), 2);
     assert_eq!(scrape.family("b").unwrap().samples[0].name, "b_info");
-    assert_eq!(open("a 1\n"), Err(Error::CutOff { line: 1 }));
-    assert!(matches!(open("# EOF\na 1\n"), Err(Error::Malformed { line: 2, column: 1, .. })));
+    assert_eq!(open("a 1\n"), Err(ScrapeError::CutOff { line: 1 }));
+    assert!(matches!(open("# EOF\na 1\n"), Err(ScrapeError::Malformed { line: 2, column: 1, .. })));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn quoted_names_are_read() {
     let scrape = text("{\"my.metric\",\"a.b\"=\"c\"} 4\n# TYPE \"x y\" gauge\n{\"x y\"} 1\n").unwrap();
     assert_eq!(scrape.families[0].name, "my.metric");
     assert_eq!(scrape.families[0].samples[0].label("a.b"), Some("c"));
-    assert_eq!((scrape.families[1].name.as_str(), scrape.families[1].kind), ("x y", Kind::Gauge));
+    assert_eq!((scrape.families[1].name.as_str(), scrape.families[1].kind), ("x y", MetricKind::Gauge));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_error_names_line_column_and_what_was_found() {
         ("# HELP 1a x", 1, 8, "digit"),
     ] {
         match text(page) {
-            Err(Error::Malformed { line: l, column: c, what }) => {
+            Err(ScrapeError::Malformed { line: l, column: c, what }) => {
                 assert_eq!((l, c), (line, column), "{page:?}: {what}");
                 assert!(what.contains(part), "{page:?}: {what}");
             }
@@ -107,19 +107,22 @@ fn an_error_names_line_column_and_what_was_found() {
         }
     }
     let bytes = b"ok 1\na{b=\"\xff\"} 1";
-    let error = read(bytes, Format::Text, &Limits::default()).unwrap_err();
+    let error = parse_page(bytes, ExpositionFormat::Text, &ScrapeLimits::default()).unwrap_err();
     assert_eq!(error.to_string(), "line 2, column 6: a byte that is not UTF-8");
 }
 
 #[test]
 fn everything_is_bounded() {
-    let limits = Limits { bytes: 60, samples: 2, families: 2, labels: 1 };
-    let small = |page: &str| read(page.as_bytes(), Format::Text, &limits);
-    assert!(matches!(small(&"a 1\n".repeat(16)), Err(Error::TooLarge { got: 64, most: 60 })));
-    assert!(matches!(small("a 1\na 1\na 1\n"), Err(Error::TooMany { line: 3, what: "samples", most: 2 })));
+    let limits = ScrapeLimits { bytes: 60, samples: 2, families: 2, labels: 1 };
+    let small = |page: &str| parse_page(page.as_bytes(), ExpositionFormat::Text, &limits);
+    assert!(matches!(small(&"a 1\n".repeat(16)), Err(ScrapeError::TooLarge { got: 64, most: 60 })));
+    assert!(matches!(
+        small("a 1\na 1\na 1\n"),
+        Err(ScrapeError::TooMany { line: 3, what: "samples", most: 2 })
+    ));
     assert!(matches!(
         small("# HELP a\n# HELP b\n# HELP c\n"),
-        Err(Error::TooMany { line: 3, what: "families", .. })
+        Err(ScrapeError::TooMany { line: 3, what: "families", .. })
     ));
     assert!(small("a{b=\"\"} 1").is_ok());
     assert!(small("a{b=\"\",c=\"\"} 1").unwrap_err().to_string().contains("more than 1 labels"));

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use metier_prom::{Format, Kind, Labels, Limits, Page, label_name, metric_name, read};
+use metier_prom::{
+    ExpositionFormat, MetricKind, MetricsPage, RenderedLabels, ScrapeLimits, parse_page, sanitize_label_name,
+    sanitize_metric_name,
+};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -24,7 +27,7 @@ fn number() -> impl Strategy<Value = f64> {
 fn labels() -> impl Strategy<Value = BTreeMap<String, String>> {
     let pairs = proptest::collection::vec((".{0,12}", "(?s).{0,20}"), 0..4);
     pairs.prop_map(|pairs| {
-        pairs.into_iter().map(|(name, value)| (label_name(&name).into_owned(), value)).collect()
+        pairs.into_iter().map(|(name, value)| (sanitize_label_name(&name).into_owned(), value)).collect()
     })
 }
 
@@ -47,7 +50,7 @@ fn content() -> impl Strategy<Value = Content> {
     ]
 }
 
-fn families() -> impl Strategy<Value = Vec<(String, Kind, String, Content)>> {
+fn families() -> impl Strategy<Value = Vec<(String, MetricKind, String, Content)>> {
     let family = (".{1,12}", any::<bool>(), "(?s).{0,20}", content());
     proptest::collection::vec(family, 0..5).prop_map(|families| {
         families
@@ -55,14 +58,14 @@ fn families() -> impl Strategy<Value = Vec<(String, Kind, String, Content)>> {
             .enumerate()
             .map(|(at, (name, is_counter, help, content))| {
                 // Numbered, so that no name equals another or is its suffix.
-                let name = format!("{}{at}", metric_name(&name));
+                let name = format!("{}{at}", sanitize_metric_name(&name));
                 match content {
                     Content::Single(_) if is_counter => {
-                        (format!("{name}_total"), Kind::Counter, help, content)
+                        (format!("{name}_total"), MetricKind::Counter, help, content)
                     }
-                    Content::Single(_) => (name, Kind::Gauge, help, content),
-                    Content::Histogram(..) => (name, Kind::Histogram, help, content),
-                    Content::Summary(..) => (name, Kind::Summary, help, content),
+                    Content::Single(_) => (name, MetricKind::Gauge, help, content),
+                    Content::Histogram(..) => (name, MetricKind::Histogram, help, content),
+                    Content::Summary(..) => (name, MetricKind::Summary, help, content),
                 }
             })
             .collect()
@@ -74,24 +77,24 @@ proptest! {
 
     #[test]
     fn what_is_written_reads_back(families in families(), is_open in any::<bool>()) {
-        let format = if is_open { Format::OpenMetrics } else { Format::Text };
-        let mut page = Page::new(format);
+        let format = if is_open { ExpositionFormat::OpenMetrics } else { ExpositionFormat::Text };
+        let mut page = MetricsPage::new(format);
         for (name, kind, help, content) in &families {
-            let mut family = page.family(name, *kind, help);
+            let mut family = page.begin_family(name, *kind, help);
             match content {
                 Content::Single(samples) => for (labels, value) in samples {
-                    let mut set = Labels::new();
-                    labels.iter().for_each(|(name, value)| set.push(name, value));
-                    family.sample(&set, *value);
+                    let mut set = RenderedLabels::new();
+                    labels.iter().for_each(|(name, value)| set.push_label(name, value));
+                    family.add_sample(&set, *value);
                 },
                 Content::Histogram(buckets, count, sum) => {
-                    family.histogram(&[("k", "v")], buckets.iter().copied(), *count, *sum);
+                    family.add_histogram(&[("k", "v")], buckets.iter().copied(), *count, *sum);
                 }
-                Content::Summary(quantiles, count, sum) => family.summary(&(), quantiles.iter().copied(), *count, *sum),
+                Content::Summary(quantiles, count, sum) => family.add_summary(&(), quantiles.iter().copied(), *count, *sum),
             }
         }
         let text = page.finish();
-        let scrape = read(text.as_bytes(), format, &Limits::default()).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        let scrape = parse_page(text.as_bytes(), format, &ScrapeLimits::default()).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
         prop_assert_eq!(scrape.families.len(), families.len());
         for (read, (name, kind, help, content)) in scrape.families.iter().zip(&families) {
             prop_assert_eq!(read.kind, *kind);
@@ -123,14 +126,14 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), is_open in any::<bool>()) {
-        let format = if is_open { Format::OpenMetrics } else { Format::Text };
-        let _ = read(&bytes, format, &Limits::default());
+        let format = if is_open { ExpositionFormat::OpenMetrics } else { ExpositionFormat::Text };
+        let _ = parse_page(&bytes, format, &ScrapeLimits::default());
     }
 
     #[test]
     fn no_near_miss_makes_the_reader_panic(page in "([a#_ ]{0,3}(HELP|TYPE|EOF)?[ \\t]{0,2}[a-z:\"{}=,\\\\é 0-9.+#\\n]{0,12}(NaN|1|\\{a=\"b\"\\}|histogram)?\\n?){0,8}") {
-        for format in [Format::Text, Format::OpenMetrics] {
-            if let Err(error) = read(page.as_bytes(), format, &Limits::default()) {
+        for format in [ExpositionFormat::Text, ExpositionFormat::OpenMetrics] {
+            if let Err(error) = parse_page(page.as_bytes(), format, &ScrapeLimits::default()) {
                 prop_assert!(!error.to_string().is_empty());
             }
         }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::{Anchor, Colour, Scene, Shape};
+use super::{FigureScene, RgbColour, SceneShape, TextAnchor};
 
-fn hex(colour: Colour) -> String {
+fn hex_colour(colour: RgbColour) -> String {
     format!("#{:02x}{:02x}{:02x}", colour.0, colour.1, colour.2)
 }
 
-fn escaped(text: &str) -> String {
+fn escape_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -23,16 +23,16 @@ fn escaped(text: &str) -> String {
     out
 }
 
-pub fn write(scene: &Scene) -> String {
+pub fn write_svg(scene: &FigureScene) -> String {
     let (width, height) = (scene.width, scene.height);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\" font-family=\"system-ui, sans-serif\">\n<title>{}</title>\n<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
-        escaped(&scene.title)
+        escape_markup(&scene.title)
     );
     for shape in &scene.shapes {
         // Writing to a String cannot fail.
         let _ = match shape {
-            Shape::Path { points, colour, width } => {
+            SceneShape::Path { points, colour, width } => {
                 let path: String = points
                     .iter()
                     .enumerate()
@@ -41,33 +41,33 @@ pub fn write(scene: &Scene) -> String {
                 writeln!(
                     svg,
                     "<path d=\"{path}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"/>",
-                    hex(*colour)
+                    hex_colour(*colour)
                 )
             }
-            Shape::Dots { points, colour, radius } => {
-                let _ = write!(svg, "<g fill=\"{}\" fill-opacity=\"0.7\">", hex(*colour));
+            SceneShape::Dots { points, colour, radius } => {
+                let _ = write!(svg, "<g fill=\"{}\" fill-opacity=\"0.7\">", hex_colour(*colour));
                 for (x, y) in points {
                     let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>");
                 }
                 writeln!(svg, "</g>")
             }
-            Shape::Box { x, y, width, height, colour } => writeln!(
+            SceneShape::Box { x, y, width, height, colour } => writeln!(
                 svg,
                 "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{}\"/>",
-                hex(*colour)
+                hex_colour(*colour)
             ),
-            Shape::Text { x, y, text, colour, anchor, is_large } => {
+            SceneShape::Text { x, y, text, colour, anchor, is_large } => {
                 let anchor = match anchor {
-                    Anchor::Start => "start",
-                    Anchor::Middle => "middle",
-                    Anchor::End => "end",
+                    TextAnchor::Start => "start",
+                    TextAnchor::Middle => "middle",
+                    TextAnchor::End => "end",
                 };
                 let size = if *is_large { "16\" font-weight=\"600" } else { "11" };
                 writeln!(
                     svg,
                     "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{}\">{}</text>",
-                    hex(*colour),
-                    escaped(text)
+                    hex_colour(*colour),
+                    escape_markup(text)
                 )
             }
         };

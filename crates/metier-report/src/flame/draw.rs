@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::layout::{Layout, Place, layout};
-use super::stacks::Stacks;
-use super::{SCRIPT, stacks};
-use crate::chart::escaped;
-use crate::words::shortened;
+use super::collapsed_stacks::CollapsedStacks;
+use super::layout::{FlameLayout, FrameBox, lay_out_frames};
+use super::{SCRIPT, collapsed_stacks};
+use crate::chart::escape_markup;
+use crate::value_format::shorten;
 
 const WIDTH: f64 = 1200.0;
 const PAD: f64 = 10.0;
@@ -27,27 +27,32 @@ const STYLE: &str = ".flame{background:#fff;font:11px ui-monospace,Menlo,Consola
 
 /// The baseline of a differential flame graph.
 #[derive(Debug, Clone, Copy)]
-pub struct Against<'a> {
-    pub stacks: &'a Stacks,
+pub struct FlameBaseline<'a> {
+    pub stacks: &'a CollapsedStacks,
     /// Display name of the baseline.
     pub label: &'a str,
 }
 
 /// Draws a standalone SVG file.
-pub fn standalone(stacks: &Stacks, title: &str, against: Option<Against<'_>>) -> String {
-    let body = picture(stacks, title, against, true);
+pub fn standalone_svg(stacks: &CollapsedStacks, title: &str, against: Option<FlameBaseline<'_>>) -> String {
+    let body = draw_flame(stacks, title, against, true);
     let script = format!("<script><![CDATA[\n{SCRIPT}]]></script></svg>\n");
     let body = body.strip_suffix("</svg>").unwrap_or(&body);
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{body}{script}")
 }
 
 /// Draws an SVG for a page that includes the script once.
-pub fn embedded(stacks: &Stacks, title: &str, against: Option<Against<'_>>) -> String {
-    picture(stacks, title, against, false)
+pub fn embedded_svg(stacks: &CollapsedStacks, title: &str, against: Option<FlameBaseline<'_>>) -> String {
+    draw_flame(stacks, title, against, false)
 }
 
-fn picture(stacks: &Stacks, title: &str, against: Option<Against<'_>>, is_alone: bool) -> String {
-    let laid = layout(stacks, against.map(|against| against.stacks));
+fn draw_flame(
+    stacks: &CollapsedStacks,
+    title: &str,
+    against: Option<FlameBaseline<'_>>,
+    is_alone: bool,
+) -> String {
+    let laid = lay_out_frames(stacks, against.map(|against| against.stacks));
     let height = HEAD + (laid.deepest + 1) as f64 * ROW + FOOT;
     let title = match against {
         Some(against) => format!("{title} against {}", against.label),
@@ -58,17 +63,17 @@ fn picture(stacks: &Stacks, title: &str, against: Option<Against<'_>>, is_alone:
         true => format!(" xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\""),
         false => " width=\"100%\"".to_string(),
     };
-    let samples = against.map(|against| (against.stacks.total(), stacks.total()));
+    let samples = against.map(|against| (against.stacks.total_samples(), stacks.total_samples()));
     let mut svg = format!(
         "<svg{size} class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" data-w=\"{}\" data-p=\"{PAD}\" role=\"img\" aria-label=\"{}\"><style>{STYLE}</style>",
         WIDTH - 2.0 * PAD,
-        escaped(&format!("Flame graph of {title}: {}", words(stacks, &laid)))
+        escape_markup(&format!("Flame graph of {title}: {}", summarize_functions(stacks, &laid)))
     );
     let _ = write!(
         svg,
         "<text class=\"t\" x=\"{PAD}\" y=\"20\">{}</text><text class=\"note\" x=\"{PAD}\" y=\"39\">{}</text>",
-        escaped(&shortened(&title, 110)),
-        escaped(&note(stacks, &laid, against))
+        escape_markup(&shorten(&title, 110)),
+        escape_markup(&describe_omissions(stacks, &laid, against))
     );
     let _ = write!(
         svg,
@@ -77,14 +82,14 @@ fn picture(stacks: &Stacks, title: &str, against: Option<Against<'_>>, is_alone:
         WIDTH - PAD - 46.0
     );
     for place in &laid.places {
-        frame(&mut svg, place, stacks.total(), samples);
+        draw_frame(&mut svg, place, stacks.total_samples(), samples);
     }
     svg.push_str("</svg>");
     svg
 }
 
 /// Text alternative of the picture, for screen readers.
-fn words(stacks: &Stacks, laid: &Layout<'_>) -> String {
+fn summarize_functions(stacks: &CollapsedStacks, laid: &FlameLayout<'_>) -> String {
     let mut own: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     for place in &laid.places {
         *own.entry(place.name).or_default() += place.own;
@@ -92,23 +97,31 @@ fn words(stacks: &Stacks, laid: &Layout<'_>) -> String {
     let mut most: Vec<(&str, u64)> = own.into_iter().filter(|(_, own)| *own > 0).collect();
     most.sort_by(|l, r| r.1.cmp(&l.1).then(l.0.cmp(r.0)));
     let told = |(name, own): &(&str, u64)| {
-        format!("{} {:.1} %", shortened(name, 60), *own as f64 * 100.0 / stacks.total().max(1) as f64)
+        format!("{} {:.1} %", shorten(name, 60), *own as f64 * 100.0 / stacks.total_samples().max(1) as f64)
     };
     format!("most time in {}", most.iter().take(5).map(told).collect::<Vec<_>>().join(", "))
 }
 
-fn note(stacks: &Stacks, laid: &Layout<'_>, against: Option<Against<'_>>) -> String {
-    let mut text = format!("{} samples", stacks.total());
+fn describe_omissions(
+    stacks: &CollapsedStacks,
+    laid: &FlameLayout<'_>,
+    against: Option<FlameBaseline<'_>>,
+) -> String {
+    let mut text = format!("{} samples", stacks.total_samples());
     if laid.left_out > 0 {
         text.push_str(&format!("; {} narrow frames and what they called are left out", laid.left_out));
     }
     if stacks.cut > 0 {
-        text.push_str(&format!("; {} samples deeper than {} frames are cut", stacks.cut, stacks::DEEPEST));
+        text.push_str(&format!(
+            "; {} samples deeper than {} frames are cut",
+            stacks.cut,
+            collapsed_stacks::MAX_DEPTH
+        ));
     }
     if let Some(against) = against {
         text.push_str(&format!(
             "; red: a larger share than in {}, blue: a smaller one, grey: no more than chance",
-            shortened(against.label, 40)
+            shorten(against.label, 40)
         ));
         if laid.vanished > 0.0005 {
             text.push_str(&format!(
@@ -120,7 +133,7 @@ fn note(stacks: &Stacks, laid: &Layout<'_>, against: Option<Against<'_>>) -> Str
     text
 }
 
-fn frame(svg: &mut String, place: &Place<'_>, whole: u64, samples: Option<(u64, u64)>) {
+fn draw_frame(svg: &mut String, place: &FrameBox<'_>, whole: u64, samples: Option<(u64, u64)>) {
     let (x, width) = (PAD + place.from * (WIDTH - 2.0 * PAD), place.share * (WIDTH - 2.0 * PAD));
     let y = HEAD + place.depth as f64 * ROW;
     let mut tip = format!("{}\n{} of {whole} samples, {:.2} %", place.name, place.total, place.share * 100.0);
@@ -133,27 +146,28 @@ fn frame(svg: &mut String, place: &Place<'_>, whole: u64, samples: Option<(u64, 
         tip.push_str(&format!("\nbefore {:.2} %: {sign}{:.2} points", before * 100.0, points.abs()));
     }
     let fill = match (place.before, samples) {
-        (Some(before), Some(samples)) => by_difference(place.share, before, samples),
-        _ => by_name(place.name),
+        (Some(before), Some(samples)) => colour_by_difference(place.share, before, samples),
+        _ => colour_by_name(place.name),
     };
     let _ = write!(
         svg,
         "<g class=\"f\" data-x=\"{:.6}\" data-w=\"{:.6}\"><title>{}</title><rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{:.2}\" height=\"{ROW}\" rx=\"1\" fill=\"{fill}\"/>",
         place.from,
         place.share,
-        escaped(&tip),
+        escape_markup(&tip),
         width.max(0.1)
     );
     let fits = ((width - 6.0) / CHARACTER).floor();
     let label = match fits {
         fits if fits < 3.0 => String::new(),
-        fits => clipped(place.name, fits as usize),
+        fits => clip_name(place.name, fits as usize),
     };
-    let _ = write!(svg, "<text x=\"{:.2}\" y=\"{:.1}\">{}</text></g>", x + 3.0, y + 12.5, escaped(&label));
+    let _ =
+        write!(svg, "<text x=\"{:.2}\" y=\"{:.1}\">{}</text></g>", x + 3.0, y + 12.5, escape_markup(&label));
 }
 
 /// Shortens a name to the available width.
-fn clipped(name: &str, fits: usize) -> String {
+fn clip_name(name: &str, fits: usize) -> String {
     match name.chars().count() <= fits {
         true => name.to_string(),
         false => format!("{}…", name.chars().take(fits - 1).collect::<String>()),
@@ -161,7 +175,7 @@ fn clipped(name: &str, fits: usize) -> String {
 }
 
 /// Warm colours for user code, cool colours for the kernel; a name has the same colour everywhere.
-fn by_name(name: &str) -> String {
+fn colour_by_name(name: &str) -> String {
     let hash = metier_types::random::hash_name(name);
     let (a, b) = ((hash >> 8) % 24, (hash >> 32) % 12);
     if name == "all" {
@@ -175,7 +189,7 @@ fn by_name(name: &str) -> String {
 
 /// Grey if the difference is not significant for these sample counts. Otherwise red or blue; the
 /// colour is stronger for a larger change relative to the larger share.
-fn by_difference(share: f64, before: f64, samples: (u64, u64)) -> String {
+fn colour_by_difference(share: f64, before: f64, samples: (u64, u64)) -> String {
     let (n, m) = (samples.0.max(1) as f64, samples.1.max(1) as f64);
     // The pooled share assumes no change; two standard deviations are the usual limit.
     let pooled = (before * n + share * m) / (n + m);

@@ -1,15 +1,15 @@
 //! Layout of frames: from left to right by name, each as wide as its share.
 
-use super::stacks::Stacks;
+use super::collapsed_stacks::CollapsedStacks;
 
 /// Frames with a smaller share of the total are omitted.
-pub const NARROWEST: f64 = 0.0005;
+pub const MIN_FRAME_SHARE: f64 = 0.0005;
 /// Maximum number of frames in a picture.
-pub const MOST_DRAWN: usize = 20_000;
+pub const MAX_DRAWN_FRAMES: usize = 20_000;
 
 /// A placed frame.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place<'a> {
+pub struct FrameBox<'a> {
     pub name: &'a str,
     /// Depth; the root has 0.
     pub depth: usize,
@@ -26,9 +26,9 @@ pub struct Place<'a> {
 
 /// The placed frames and the number of omitted ones.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Layout<'a> {
+pub struct FlameLayout<'a> {
     /// The placed frames, parents before children.
-    pub places: Vec<Place<'a>>,
+    pub places: Vec<FrameBox<'a>>,
     /// Number of omitted frames.
     pub left_out: usize,
     /// Largest depth among the placed frames.
@@ -38,22 +38,22 @@ pub struct Layout<'a> {
 }
 
 /// Lays out stacks; `before` is the baseline, matched by position in the tree.
-pub fn layout<'a>(stacks: &'a Stacks, before: Option<&Stacks>) -> Layout<'a> {
-    let whole = stacks.total().max(1) as f64;
-    let of_before = before.map(|before| before.total().max(1) as f64);
-    let mut layout = Layout { places: Vec::new(), left_out: 0, deepest: 0, vanished: 0.0 };
+pub fn lay_out_frames<'a>(stacks: &'a CollapsedStacks, before: Option<&CollapsedStacks>) -> FlameLayout<'a> {
+    let whole = stacks.total_samples().max(1) as f64;
+    let of_before = before.map(|before| before.total_samples().max(1) as f64);
+    let mut layout = FlameLayout { places: Vec::new(), left_out: 0, deepest: 0, vanished: 0.0 };
     // Frame, its counterpart in the baseline, depth, left end in samples.
     let mut waiting: Vec<(usize, Option<usize>, usize, u64)> = vec![(0, before.map(|_| 0), 0, 0)];
     while let Some((at, other, depth, from)) = waiting.pop() {
         let frame = &stacks.frames[at];
         let share = frame.total as f64 / whole;
-        if share < NARROWEST || layout.places.len() >= MOST_DRAWN {
+        if share < MIN_FRAME_SHARE || layout.places.len() >= MAX_DRAWN_FRAMES {
             layout.left_out += 1;
             continue;
         }
         layout.deepest = layout.deepest.max(depth);
         let counterpart = before.zip(other).map(|(before, other)| &before.frames[other]);
-        layout.places.push(Place {
+        layout.places.push(FrameBox {
             name: &frame.name,
             depth,
             from: from as f64 / whole,

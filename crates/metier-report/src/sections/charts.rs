@@ -1,132 +1,142 @@
 //! Charts of CPU, memory, IO, GPU, power and temperature over time. One subject: its columns;
 //! several subjects: one line each.
 
-use metier_types::{Kind, Series, Unit};
+use metier_types::{ColumnKind, ColumnUnit, Series};
 
-use crate::blocks::{Block, Section};
-use crate::chart::{Scale, chart};
-use crate::lines::{Line, line};
-use crate::{Measured, Subject};
+use crate::blocks::{ReportBlock, ReportSection};
+use crate::chart::{ChartScale, draw_chart};
+use crate::chart_lines::{ChartLine, column_line};
+use crate::{ReportSubject, ReportedRun};
 
 /// Maximum number of repetitions drawn behind the representative run.
-const BEHIND: usize = 10;
+const MAX_FAINT_LINES: usize = 10;
 /// Maximum number of lines per chart.
-const LINES: usize = 8;
+const MAX_LINES: usize = 8;
 
 /// A chart of columns of the series `use`.
-struct Panel {
+struct ChartPanel {
     title: &'static str,
-    scale: Scale,
+    scale: ChartScale,
     columns: &'static [(&'static str, &'static str)],
 }
 
-const PANELS: [Panel; 3] = [
-    Panel { title: "CPU, cores in use", scale: Scale::Cores, columns: &[("cpu", "cpu")] },
-    Panel {
+const CHART_PANELS: [ChartPanel; 3] = [
+    ChartPanel { title: "CPU, cores in use", scale: ChartScale::Cores, columns: &[("cpu", "cpu")] },
+    ChartPanel {
         title: "Memory",
-        scale: Scale::In(Unit::Bytes),
+        scale: ChartScale::InUnit(ColumnUnit::Bytes),
         columns: &[("memory", "all"), ("anonymous", "anonymous"), ("file", "page cache")],
     },
-    Panel {
+    ChartPanel {
         title: "Input and output",
-        scale: Scale::PerSecond(Unit::Bytes),
+        scale: ChartScale::PerSecond(ColumnUnit::Bytes),
         columns: &[("read", "read"), ("written", "written")],
     },
 ];
 
-pub fn section(subjects: &[Subject]) -> Section {
+pub fn charts_section(subjects: &[ReportSubject]) -> ReportSection {
     let mut blocks = Vec::new();
     let phases = match subjects {
-        [one] => one.shown().map(|shown| shown.run.context.phases.clone()).unwrap_or_default(),
+        [one] => one.representative_run().map(|shown| shown.run.context.phases.clone()).unwrap_or_default(),
         _ => Vec::new(),
     };
-    for panel in &PANELS {
+    for panel in &CHART_PANELS {
         let lines = match subjects {
-            [one] => columns(one, panel),
-            many => side_by_side(many, panel),
+            [subject] => representative_lines(subject, panel),
+            many => subject_lines(many, panel),
         };
         // Columns that stay at 0 are omitted; the key figures cover them.
-        if lines.iter().any(|line| line.most() > 0.0) {
-            blocks.extend(chart(panel.title, panel.scale, lines, &phases).map(Block::Chart));
+        if lines.iter().any(|line| line.max_value() > 0.0) {
+            blocks.extend(draw_chart(panel.title, panel.scale, lines, &phases).map(ReportBlock::Chart));
         }
     }
     if let [one] = subjects
-        && let Some(shown) = one.shown()
+        && let Some(shown) = one.representative_run()
     {
-        let of = |title: &str, scale: Scale, wanted: &dyn Fn(&Series, Kind, Unit) -> bool| {
-            chart(title, scale, gathered(shown, wanted), &phases).map(Block::Chart)
-        };
+        let of =
+            |title: &str, scale: ChartScale, wanted: &dyn Fn(&Series, ColumnKind, ColumnUnit) -> bool| {
+                draw_chart(title, scale, matching_lines(shown, wanted), &phases).map(ReportBlock::Chart)
+            };
         let rest = |series: &Series| !matches!(series.name.as_str(), "use" | "host" | "application");
-        blocks.extend(of("Power", Scale::In(Unit::Watts), &|series, kind, unit| {
+        blocks.extend(of("Power", ChartScale::InUnit(ColumnUnit::Watts), &|series, kind, unit| {
             rest(series)
                 && match kind {
-                    Kind::Counter => matches!(unit, Unit::Microjoules | Unit::Joules),
-                    Kind::Gauge => unit == Unit::Watts,
+                    ColumnKind::Counter => matches!(unit, ColumnUnit::Microjoules | ColumnUnit::Joules),
+                    ColumnKind::Gauge => unit == ColumnUnit::Watts,
                 }
         }));
-        blocks.extend(of("Share of accelerators in use", Scale::In(Unit::Ratio), &|series, kind, unit| {
-            rest(series) && kind == Kind::Gauge && unit == Unit::Ratio
-        }));
-        blocks.extend(of("Memory of accelerators", Scale::In(Unit::Bytes), &|series, kind, unit| {
-            rest(series) && kind == Kind::Gauge && unit == Unit::Bytes
-        }));
-        blocks.extend(of("Temperature", Scale::In(Unit::Celsius), &|_, kind, unit| {
-            kind == Kind::Gauge && unit == Unit::Celsius
+        blocks.extend(of(
+            "Share of accelerators in use",
+            ChartScale::InUnit(ColumnUnit::Ratio),
+            &|series, kind, unit| rest(series) && kind == ColumnKind::Gauge && unit == ColumnUnit::Ratio,
+        ));
+        blocks.extend(of(
+            "Memory of accelerators",
+            ChartScale::InUnit(ColumnUnit::Bytes),
+            &|series, kind, unit| rest(series) && kind == ColumnKind::Gauge && unit == ColumnUnit::Bytes,
+        ));
+        blocks.extend(of("Temperature", ChartScale::InUnit(ColumnUnit::Celsius), &|_, kind, unit| {
+            kind == ColumnKind::Gauge && unit == ColumnUnit::Celsius
         }));
     }
-    Section { title: "Over time".to_string(), kind: "charts", blocks }
+    ReportSection { title: "Over time".to_string(), kind: "charts", blocks }
 }
 
-fn in_use(measured: &Measured) -> Option<&Series> {
+fn usage_series(measured: &ReportedRun) -> Option<&Series> {
     measured.series.iter().find(|series| series.name == "use")
 }
 
 /// The columns of the representative run; for a single column, repetitions behind it.
-fn columns(subject: &Subject, panel: &Panel) -> Vec<Line> {
-    let Some(shown) = subject.shown() else { return Vec::new() };
-    let mut lines: Vec<Line> = panel
+fn representative_lines(subject: &ReportSubject, panel: &ChartPanel) -> Vec<ChartLine> {
+    let Some(shown) = subject.representative_run() else { return Vec::new() };
+    let mut lines: Vec<ChartLine> = panel
         .columns
         .iter()
         .enumerate()
         .filter_map(|(colour, (column, label))| {
-            Some(Line { label: (*label).to_string(), colour, ..line(in_use(shown)?, column)? })
+            Some(ChartLine {
+                label: (*label).to_string(),
+                colour,
+                ..column_line(usage_series(shown)?, column)?
+            })
         })
-        .filter(|line| line.most() > 0.0)
+        .filter(|line| line.max_value() > 0.0)
         .collect();
     let first = panel.columns[0].0;
     let behind = subject.runs.iter().filter(|measured| measured.run.id != shown.run.id);
-    lines.extend(
-        behind
-            .take(BEHIND)
-            .filter_map(|measured| Some(Line { is_faint: true, ..line(in_use(measured)?, first)? })),
-    );
+    lines.extend(behind.take(MAX_FAINT_LINES).filter_map(|measured| {
+        Some(ChartLine { is_faint: true, ..column_line(usage_series(measured)?, first)? })
+    }));
     lines
 }
 
 /// One line per subject; read and written bytes are added.
-fn side_by_side(subjects: &[Subject], panel: &Panel) -> Vec<Line> {
-    let one = |(colour, subject): (usize, &Subject)| {
-        let series = in_use(subject.shown()?)?;
-        let mut found = line(series, panel.columns[0].0)?;
+fn subject_lines(subjects: &[ReportSubject], panel: &ChartPanel) -> Vec<ChartLine> {
+    let one = |(colour, subject): (usize, &ReportSubject)| {
+        let series = usage_series(subject.representative_run()?)?;
+        let mut found = column_line(series, panel.columns[0].0)?;
         if panel.columns[0].0 == "read"
-            && let Some(other) = line(series, "written")
+            && let Some(other) = column_line(series, "written")
         {
-            found.points.iter_mut().for_each(|point| point.1 += other.at(point.0).unwrap_or(0.0));
+            found.points.iter_mut().for_each(|point| point.1 += other.value_at(point.0).unwrap_or(0.0));
         }
-        Some(Line { label: subject.label.clone(), colour, ..found })
+        Some(ChartLine { label: subject.label.clone(), colour, ..found })
     };
     subjects.iter().enumerate().filter_map(one).collect()
 }
 
 /// All columns of a kind and unit, over all series.
-fn gathered(shown: &Measured, wanted: &dyn Fn(&Series, Kind, Unit) -> bool) -> Vec<Line> {
+fn matching_lines(
+    shown: &ReportedRun,
+    wanted: &dyn Fn(&Series, ColumnKind, ColumnUnit) -> bool,
+) -> Vec<ChartLine> {
     let mut lines = Vec::new();
     for series in &shown.series {
         for column in series.columns.iter().filter(|column| wanted(series, column.kind, column.unit)) {
-            lines.extend(line(series, &column.name));
+            lines.extend(column_line(series, &column.name));
         }
     }
-    lines.truncate(LINES);
+    lines.truncate(MAX_LINES);
     lines.iter_mut().enumerate().for_each(|(colour, line)| line.colour = colour);
     lines
 }

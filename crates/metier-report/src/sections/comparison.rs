@@ -1,37 +1,45 @@
 //! Comparison of the first subject with each of the others.
 
-use metier_stats::{Comparison, Metric, Verdict};
+use metier_stats::{ComparisonVerdict, MetricComparison, RunComparison};
 use metier_types::Ratio;
 
 use crate::ReportRecord;
-use crate::blocks::{Block, Cell, Section, Table, Tone};
-use crate::words::count;
+use crate::blocks::{CellTone, ReportBlock, ReportCell, ReportSection, ReportTable};
+use crate::value_format::format_count;
 
-pub fn section(record: &ReportRecord) -> Section {
+pub fn comparison_section(record: &ReportRecord) -> ReportSection {
     let mut blocks = Vec::new();
     for comparison in &record.comparisons {
-        blocks.push(Block::Text(sentence(comparison)));
-        blocks.push(Block::Table(table(comparison)));
-        blocks.extend(comparison.warnings.iter().map(|warning| Block::Warning(warning.text.clone())));
+        blocks.push(ReportBlock::Text(describe_changes(comparison)));
+        blocks.push(ReportBlock::Table(comparison_table(comparison)));
+        blocks.extend(comparison.warnings.iter().map(|warning| ReportBlock::Warning(warning.text.clone())));
     }
-    blocks.extend(record.refusals.iter().map(|refusal| Block::Warning(format!("Not compared: {refusal}"))));
-    Section { title: "Comparison".to_string(), kind: "comparison", blocks }
+    blocks.extend(
+        record.refusals.iter().map(|refusal| ReportBlock::Warning(format!("Not compared: {refusal}"))),
+    );
+    ReportSection { title: "Comparison".to_string(), kind: "comparison", blocks }
 }
 
 /// Describes the changes in a sentence.
-fn sentence(comparison: &Comparison) -> String {
-    let list = |verdict: Verdict| -> String {
+fn describe_changes(comparison: &RunComparison) -> String {
+    let list = |verdict: ComparisonVerdict| -> String {
         let of = comparison.metrics.iter().filter(|metric| metric.verdict == verdict);
-        let told = |metric: &Metric| {
+        let told = |metric: &MetricComparison| {
             let change = metric.change_ratio.map_or_else(|| "from nothing".to_string(), Ratio::signed);
-            format!("{} {change}", metric.field.word())
+            format!("{} {change}", metric.field.short_name())
         };
         of.map(told).collect::<Vec<_>>().join(", ")
     };
     let (a, b) = (&comparison.a, &comparison.b);
-    let head = format!("{} ({}) against {} ({})", b.label, count(b.n, "run"), a.label, count(a.n, "run"));
-    let (more, less) = (list(Verdict::Increase), list(Verdict::Decrease));
-    let few = comparison.metrics.iter().any(|metric| metric.verdict == Verdict::TooFewRuns);
+    let head = format!(
+        "{} ({}) against {} ({})",
+        b.label,
+        format_count(b.n, "run"),
+        a.label,
+        format_count(a.n, "run")
+    );
+    let (more, less) = (list(ComparisonVerdict::Increase), list(ComparisonVerdict::Decrease));
+    let few = comparison.metrics.iter().any(|metric| metric.verdict == ComparisonVerdict::TooFewRuns);
     match (more.is_empty(), less.is_empty()) {
         (true, true) if few => format!("{head}: too few runs to tell a difference from chance."),
         (true, true) => format!("{head}: no difference shown."),
@@ -41,30 +49,32 @@ fn sentence(comparison: &Comparison) -> String {
     }
 }
 
-fn table(comparison: &Comparison) -> Table {
+fn comparison_table(comparison: &RunComparison) -> ReportTable {
     let (a, b) = (&comparison.a.label, &comparison.b.label);
-    let mut table = Table::new(&format!("{a} and {b}"), &["", a, b, "change", "interval", ""]);
+    let mut table = ReportTable::new(&format!("{a} and {b}"), &["", a, b, "change", "interval", ""]);
     for metric in &comparison.metrics {
         if metric.a.median.is_none() && metric.b.median.is_none() {
             continue;
         }
         let (word, tone) = match metric.verdict {
-            Verdict::Increase => ("more", Tone::Bad),
-            Verdict::Decrease => ("less", Tone::Good),
-            Verdict::NoDifferenceShown => ("no difference shown", Tone::Number),
-            Verdict::TooFewRuns => ("too few runs to tell", Tone::Number),
-            _ => ("not comparable", Tone::Number),
+            ComparisonVerdict::Increase => ("more", CellTone::Bad),
+            ComparisonVerdict::Decrease => ("less", CellTone::Good),
+            ComparisonVerdict::NoDifferenceShown => ("no difference shown", CellTone::Number),
+            ComparisonVerdict::TooFewRuns => ("too few runs to tell", CellTone::Number),
+            _ => ("not comparable", CellTone::Number),
         };
         let interval =
             metric.low.zip(metric.high).map(|(low, high)| format!("{} … {}", low.signed(), high.signed()));
-        let because = metric.because.as_ref().filter(|_| metric.verdict == Verdict::NotComparable);
+        let because = metric.because.as_ref().filter(|_| metric.verdict == ComparisonVerdict::NotComparable);
         table.rows.push(vec![
-            Cell::text(metric.field.word()),
-            Cell::number(metric.a.median.map(|value| metric.unit.text(value))),
-            Cell::number(metric.b.median.map(|value| metric.unit.text(value))),
-            Cell::toned(metric.change_ratio.map_or_else(|| "–".to_string(), Ratio::signed), tone),
-            Cell::number(interval),
-            Cell::text(because.map_or_else(|| word.to_string(), |because| format!("{word}: {because}"))),
+            ReportCell::text(metric.field.short_name()),
+            ReportCell::number(metric.a.median.map(|value| metric.unit.text(value))),
+            ReportCell::number(metric.b.median.map(|value| metric.unit.text(value))),
+            ReportCell::with_tone(metric.change_ratio.map_or_else(|| "–".to_string(), Ratio::signed), tone),
+            ReportCell::number(interval),
+            ReportCell::text(
+                because.map_or_else(|| word.to_string(), |because| format!("{word}: {because}")),
+            ),
         ]);
     }
     table

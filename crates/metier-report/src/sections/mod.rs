@@ -1,27 +1,35 @@
 //! The sections of a report, in reading order. A new section has its own file and is added to
-//! [`all`].
+//! [`report_sections`].
 
 mod charts;
 mod circumstances;
 mod comparison;
-mod figures;
-mod functions;
-mod needs;
+mod flame_graphs;
+mod key_figures;
 mod processes;
+mod resource_requests;
 mod spread;
 mod stages;
 mod trust;
 
-use crate::blocks::{Block, Section};
-use crate::{ReportRecord, Subject};
+use crate::blocks::{ReportBlock, ReportSection};
+use crate::{ReportRecord, ReportSubject};
 
 /// All sections that are not empty.
-pub fn all(subjects: &[Subject], record: &ReportRecord) -> Vec<Section> {
-    let mut sections = vec![trust::section(subjects), comparison::section(record), needs::section(record)];
-    sections.push(spread::section(record));
-    sections.push(charts::section(subjects));
-    let each: [fn(&crate::Measured) -> Vec<Block>; 4] =
-        [stages::blocks, figures::blocks, circumstances::blocks, processes::blocks];
+pub fn report_sections(subjects: &[ReportSubject], record: &ReportRecord) -> Vec<ReportSection> {
+    let mut sections = vec![
+        trust::trust_section(subjects),
+        comparison::comparison_section(record),
+        resource_requests::resource_section(record),
+    ];
+    sections.push(spread::spread_section(record));
+    sections.push(charts::charts_section(subjects));
+    let each: [fn(&crate::ReportedRun) -> Vec<ReportBlock>; 4] = [
+        stages::stage_blocks,
+        key_figures::key_figure_blocks,
+        circumstances::circumstance_blocks,
+        processes::process_blocks,
+    ];
     let titles = [
         ("Stages and phases", "stages"),
         ("Figures", "figures"),
@@ -30,15 +38,15 @@ pub fn all(subjects: &[Subject], record: &ReportRecord) -> Vec<Section> {
     ];
     for (blocks, (title, kind)) in each.into_iter().zip(titles) {
         for subject in subjects {
-            let Some(shown) = subject.shown() else { continue };
+            let Some(shown) = subject.representative_run() else { continue };
             let title = match subjects.len() {
                 1 => title.to_string(),
                 _ => format!("{title}: {}", subject.label),
             };
-            sections.push(Section { title, kind, blocks: blocks(shown) });
+            sections.push(ReportSection { title, kind, blocks: blocks(shown) });
         }
     }
-    sections.push(functions::section(subjects));
+    sections.push(flame_graphs::flame_graph_section(subjects));
     sections.retain(|section| !section.blocks.is_empty());
     sections
 }

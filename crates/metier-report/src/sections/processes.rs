@@ -2,35 +2,36 @@
 
 use std::collections::BTreeMap;
 
-use metier_types::{Process, ProcessSource, ProcessTree};
+use metier_types::{ProcessRecord, ProcessSource, ProcessTree};
 
-use crate::Measured;
-use crate::blocks::{Block, Cell, Table, Tone};
-use crate::words::shortened;
+use crate::ReportedRun;
+use crate::blocks::{CellTone, ReportBlock, ReportCell, ReportTable};
+use crate::value_format::shorten;
 
 /// Maximum number of listed processes.
-const LISTED: usize = 40;
-const DEEPEST: usize = 12;
+const MAX_LISTED: usize = 40;
+const MAX_INDENT: usize = 12;
 
-pub fn blocks(shown: &Measured) -> Vec<Block> {
+pub fn process_blocks(shown: &ReportedRun) -> Vec<ReportBlock> {
     let Some(tree) = shown.tree.as_ref().filter(|tree| !tree.processes.is_empty()) else { return Vec::new() };
-    let mut table = Table::new("processes of the run", &["process", "cpu", "memory", "from", "for", "end"]);
-    let mut children: BTreeMap<Option<u32>, Vec<&Process>> = BTreeMap::new();
+    let mut table =
+        ReportTable::new("processes of the run", &["process", "cpu", "memory", "from", "for", "end"]);
+    let mut children: BTreeMap<Option<u32>, Vec<&ProcessRecord>> = BTreeMap::new();
     for process in &tree.processes {
-        children.entry(parent(process, tree)).or_default().push(process);
+        children.entry(parent_in_tree(process, tree)).or_default().push(process);
     }
-    let cost = |process: &Process| process.cpu_seconds.map_or(0.0, |cpu| cpu.get());
+    let cost = |process: &ProcessRecord| process.cpu_seconds.map_or(0.0, |cpu| cpu.get());
     children
         .values_mut()
         .for_each(|list| list.sort_by(|l, r| cost(r).total_cmp(&cost(l)).then(l.pid.cmp(&r.pid))));
     // A reused pid must not cause a cycle: each process is visited once.
-    let mut waiting: Vec<(usize, &Process)> =
+    let mut waiting: Vec<(usize, &ProcessRecord)> =
         children.remove(&None).unwrap_or_default().into_iter().rev().map(|process| (0, process)).collect();
     while let Some((depth, process)) = waiting.pop() {
-        if table.rows.len() == LISTED {
+        if table.rows.len() == MAX_LISTED {
             break;
         }
-        table.rows.push(row(depth, process));
+        table.rows.push(process_row(depth, process));
         let below = children.remove(&Some(process.pid)).unwrap_or_default();
         waiting.extend(below.into_iter().rev().map(|child| (depth + 1, child)));
     }
@@ -43,16 +44,16 @@ pub fn blocks(shown: &Measured) -> Vec<Block> {
     if tree.total > listed {
         text.push_str(&format!(" The {listed} that stand first are listed."));
     }
-    vec![Block::Text(text), Block::Table(table)]
+    vec![ReportBlock::Text(text), ReportBlock::Table(table)]
 }
 
 /// The parent's pid, if it is in the tree and is another process.
-fn parent(process: &Process, tree: &ProcessTree) -> Option<u32> {
+fn parent_in_tree(process: &ProcessRecord, tree: &ProcessTree) -> Option<u32> {
     let parent = process.parent.filter(|parent| *parent != process.pid)?;
     tree.processes.iter().take(10_000).any(|other| other.pid == parent).then_some(parent)
 }
 
-fn row(depth: usize, process: &Process) -> Vec<Cell> {
+fn process_row(depth: usize, process: &ProcessRecord) -> Vec<ReportCell> {
     let name = process.command.as_deref().unwrap_or(&process.name);
     let end = match (process.exit_code, process.signal) {
         (_, Some(signal)) => format!("signal {signal}"),
@@ -61,11 +62,14 @@ fn row(depth: usize, process: &Process) -> Vec<Cell> {
     };
     let took = process.ended_seconds.map(|ended| ended - process.started_seconds);
     vec![
-        Cell::toned(format!("{}{}", "\u{2003}".repeat(depth.min(DEEPEST)), shortened(name, 160)), Tone::Code),
-        Cell::number(process.cpu_seconds),
-        Cell::number(process.peak_resident_bytes),
-        Cell::number(Some(process.started_seconds)),
-        Cell::number(took),
-        Cell::toned(end, Tone::Number),
+        ReportCell::with_tone(
+            format!("{}{}", "\u{2003}".repeat(depth.min(MAX_INDENT)), shorten(name, 160)),
+            CellTone::Code,
+        ),
+        ReportCell::number(process.cpu_seconds),
+        ReportCell::number(process.peak_resident_bytes),
+        ReportCell::number(Some(process.started_seconds)),
+        ReportCell::number(took),
+        ReportCell::with_tone(end, CellTone::Number),
     ]
 }

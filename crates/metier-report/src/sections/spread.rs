@@ -1,10 +1,10 @@
 //! Statistics of repetitions.
 
 use crate::ReportRecord;
-use crate::blocks::{Block, Cell, Section, Table};
-use crate::words::count;
+use crate::blocks::{ReportBlock, ReportCell, ReportSection, ReportTable};
+use crate::value_format::format_count;
 
-pub fn section(record: &ReportRecord) -> Section {
+pub fn spread_section(record: &ReportRecord) -> ReportSection {
     let mut blocks = Vec::new();
     for subject in &record.subjects {
         let spread = &subject.spread;
@@ -16,23 +16,29 @@ pub fn section(record: &ReportRecord) -> Section {
             0 => String::new(),
             n => format!("; {n} left out (warm-up, failed or not over)"),
         };
-        blocks.push(Block::Text(format!("{name}{}{left}.", count(spread.runs.len(), "repetition"))));
+        blocks.push(ReportBlock::Text(format!(
+            "{name}{}{left}.",
+            format_count(spread.runs.len(), "repetition")
+        )));
         let head = ["", "median", "least", "most", "deviation", "outliers"];
-        let mut table = Table::new(&format!("{name}spread over repetitions"), &head);
+        let mut table = ReportTable::new(&format!("{name}spread over repetitions"), &head);
         for field in &spread.fields {
-            let of = |value: f64| Cell::number(Some(field.unit.text(value)));
+            let of = |value: f64| ReportCell::number(Some(field.unit.text(value)));
             table.rows.push(vec![
-                Cell::text(field.field.word()),
+                ReportCell::text(field.field.short_name()),
                 of(field.spread.median),
                 of(field.spread.min),
                 of(field.spread.max),
-                Cell::number(field.spread.standard_deviation.map(|deviation| field.unit.text(deviation))),
-                Cell::number(Some(field.spread.outliers.len())),
+                ReportCell::number(
+                    field.spread.standard_deviation.map(|deviation| field.unit.text(deviation)),
+                ),
+                ReportCell::number(Some(field.spread.outliers.len())),
             ]);
         }
-        blocks.push(Block::Table(table));
-        blocks
-            .extend(spread.warnings.iter().map(|warning| Block::Warning(format!("{name}{}", warning.text))));
+        blocks.push(ReportBlock::Table(table));
+        blocks.extend(
+            spread.warnings.iter().map(|warning| ReportBlock::Warning(format!("{name}{}", warning.text))),
+        );
     }
-    Section { title: "Repetitions".to_string(), kind: "spread", blocks }
+    ReportSection { title: "Repetitions".to_string(), kind: "spread", blocks }
 }

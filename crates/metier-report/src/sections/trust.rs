@@ -2,47 +2,47 @@
 
 use std::collections::BTreeMap;
 
-use metier_types::{Quality, Run};
+use metier_types::{Run, ValueQuality};
 
-use crate::blocks::{Block, Cell, Section, Table, Tone};
-use crate::{Subject, words};
+use crate::blocks::{CellTone, ReportBlock, ReportCell, ReportSection, ReportTable};
+use crate::{ReportSubject, value_format};
 
 /// Maximum number of listed warnings.
-const WARNINGS: usize = 20;
+const MAX_WARNINGS: usize = 20;
 
-pub fn section(subjects: &[Subject]) -> Section {
+pub fn trust_section(subjects: &[ReportSubject]) -> ReportSection {
     let mut blocks = Vec::new();
     for subject in subjects {
-        let Some(shown) = subject.shown() else { continue };
+        let Some(shown) = subject.representative_run() else { continue };
         let run = &shown.run;
         let name = if subjects.len() > 1 { format!("{}: ", subject.label) } else { String::new() };
-        blocks.push(Block::Text(format!("{name}{}", sentence(run))));
-        for warning in run.warnings.iter().take(WARNINGS) {
-            blocks.push(Block::Warning(format!("{name}{}", warning.text)));
+        blocks.push(ReportBlock::Text(format!("{name}{}", describe_quality(run))));
+        for warning in run.warnings.iter().take(MAX_WARNINGS) {
+            blocks.push(ReportBlock::Warning(format!("{name}{}", warning.text)));
         }
     }
     // Runs on one host lack the same values; list these once.
-    let mut told: Vec<&Run> = Vec::new();
+    let mut runs: Vec<&Run> = Vec::new();
     for subject in subjects {
-        let Some(run) = subject.shown().map(|shown| &shown.run) else { continue };
-        if told.iter().any(|other| other.missing == run.missing) {
+        let Some(run) = subject.representative_run().map(|shown| &shown.run) else { continue };
+        if runs.iter().any(|other| other.missing == run.missing) {
             continue;
         }
-        let name = if told.is_empty() { String::new() } else { format!("{}: ", subject.label) };
-        blocks.extend(missing(run, &name));
-        told.push(run);
+        let name = if runs.is_empty() { String::new() } else { format!("{}: ", subject.label) };
+        blocks.extend(missing_table(run, &name));
+        runs.push(run);
     }
-    Section { title: "How far to trust it".to_string(), kind: "trust", blocks }
+    ReportSection { title: "How far to trust it".to_string(), kind: "trust", blocks }
 }
 
 /// Describes the method and cost of the measurement in one or two sentences.
-fn sentence(run: &Run) -> String {
-    let of = |quality: Quality| run.quality.values().filter(|known| **known == quality).count();
+fn describe_quality(run: &Run) -> String {
+    let of = |quality: ValueQuality| run.quality.values().filter(|known| **known == quality).count();
     let mut parts = Vec::new();
     for (n, word) in [
-        (of(Quality::Exact), "exact"),
-        (of(Quality::Sampled), "sampled"),
-        (of(Quality::Estimated), "estimated"),
+        (of(ValueQuality::Exact), "exact"),
+        (of(ValueQuality::Sampled), "sampled"),
+        (of(ValueQuality::Estimated), "estimated"),
     ] {
         if n > 0 {
             parts.push(format!("{n} {word}"));
@@ -72,7 +72,7 @@ fn sentence(run: &Run) -> String {
     text
 }
 
-fn missing(run: &Run, name: &str) -> Option<Block> {
+fn missing_table(run: &Run, name: &str) -> Option<ReportBlock> {
     let mut reasons: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
     for (field, missing) in &run.missing {
         reasons.entry((missing.reason.as_str(), missing.fix.as_deref())).or_default().push(field);
@@ -80,12 +80,12 @@ fn missing(run: &Run, name: &str) -> Option<Block> {
     if reasons.is_empty() {
         return None;
     }
-    let mut table = Table::new("", &["not measured", "why", "what would change that"]);
+    let mut table = ReportTable::new("", &["not measured", "why", "what would change that"]);
     for ((reason, fix), fields) in reasons {
         table.rows.push(vec![
-            Cell::toned(words::shortened(&fields.join(", "), 400), Tone::Code),
-            Cell::text(reason),
-            Cell::text(fix.unwrap_or("–")),
+            ReportCell::with_tone(value_format::shorten(&fields.join(", "), 400), CellTone::Code),
+            ReportCell::text(reason),
+            ReportCell::text(fix.unwrap_or("–")),
         ]);
     }
     let n = run.missing.len();
@@ -94,5 +94,5 @@ fn missing(run: &Run, name: &str) -> Option<Block> {
     } else {
         format!("{n} values were not measured: why, and what would change that")
     };
-    Some(Block::More(format!("{name}{words}"), table))
+    Some(ReportBlock::More(format!("{name}{words}"), table))
 }

@@ -1,12 +1,12 @@
 //! Reports on fixed input: golden files, hostile names, well-formed pages, advice.
 
 use crate::common::{measured, subject, well_formed};
-use metier_report::{Error, Firmness, Report, Subject};
-use metier_types::{Bytes, Seconds, Timestamp};
+use metier_report::{AdviceFirmness, Error, ReportSubject, RunReport};
+use metier_types::{Bytes, Seconds, UtcTimestamp};
 
-fn report(subjects: &[Subject]) -> Report {
-    let made: Timestamp = "2026-11-17T09:00:00Z".parse().unwrap();
-    Report::new(subjects, made, "metier 0.1.0").unwrap()
+fn report(subjects: &[ReportSubject]) -> RunReport {
+    let made: UtcTimestamp = "2026-11-17T09:00:00Z".parse().unwrap();
+    RunReport::new(subjects, made, "metier 0.1.0").unwrap()
 }
 
 fn golden(name: &str, got: &str) {
@@ -22,9 +22,9 @@ fn golden(name: &str, got: &str) {
 #[test]
 fn the_forms_of_a_report_are_what_they_were() {
     let alone = report(&[subject("detect", 1, 1.0, 90.0)]);
-    golden("alone.md", &alone.markdown());
+    golden("alone.md", &alone.to_markdown());
     let both = report(&[subject("before", 6, 1.0, 30.0), subject("after", 6, 1.3, 30.0)]);
-    golden("both.md", &both.markdown());
+    golden("both.md", &both.to_markdown());
     golden("both.json", &format!("{}\n", serde_json::to_string_pretty(both.record()).unwrap()));
 }
 
@@ -35,7 +35,7 @@ fn a_page_is_well_formed_and_refers_to_nothing_outside() {
         vec![subject("batch", 7, 1.0, 30.0)],
         vec![subject("a", 5, 1.0, 30.0), subject("b", 5, 2.0, 30.0), subject("c", 1, 2.0, 30.0)],
     ] {
-        let page = report(&subjects).html().unwrap();
+        let page = report(&subjects).to_html().unwrap();
         well_formed(&page);
         // The address of the dataset is text of the run, not a link.
         let page = page.replace("s3://sets/a", "");
@@ -74,24 +74,24 @@ fn nothing_that_a_run_says_becomes_markup() {
     }
     let two = report(&[hostile.clone(), subject("plain", 5, 1.2, 30.0)]);
     for report in [report(&[hostile]), two] {
-        let page = report.html().unwrap();
+        let page = report.to_html().unwrap();
         well_formed(&page);
         assert!(!page.contains("<script") && !page.contains("<img"), "markup came through");
-        let text = report.markdown();
+        let text = report.to_markdown();
         assert!(!text.contains("<script") && !text.contains("<img"), "{text}");
     }
 }
 
 #[test]
 fn one_short_run_gets_no_advice_and_many_long_ones_get_it_with_reasons() {
-    let advice = |subject: &Subject| metier_report::advice::advise(&subject.runs);
+    let advice = |subject: &ReportSubject| metier_report::resource_advice::advise_resources(&subject.runs);
     let short = advice(&subject("short", 1, 1.0, 3.0));
-    assert_eq!(short.firmness, Firmness::Refused);
+    assert_eq!(short.firmness, AdviceFirmness::Refused);
     assert!(short.quotas.is_empty() && short.basis.contains("--repeat 5"), "{}", short.basis);
     let long = advice(&subject("long", 1, 1.0, 90.0));
-    assert_eq!(long.firmness, Firmness::Provisional);
+    assert_eq!(long.firmness, AdviceFirmness::Provisional);
     let firm = advice(&subject("firm", 6, 1.0, 30.0));
-    assert_eq!(firm.firmness, Firmness::Firm);
+    assert_eq!(firm.firmness, AdviceFirmness::Firm);
     let value =
         |key: &str| firm.quotas.iter().find(|quota| quota.key == key).map(|quota| quota.value.as_str());
     // Half a core in nine of ten seconds, one and a half cores in the tenth; a peak of 200 MiB,
@@ -107,11 +107,14 @@ fn one_short_run_gets_no_advice_and_many_long_ones_get_it_with_reasons() {
 fn a_run_that_was_held_back_gives_no_advice_on_what_held_it() {
     let mut held = subject("held", 6, 1.0, 30.0);
     held.runs[0].run.cpu.throttled_seconds = Some(Seconds(2.0));
-    let advice = metier_report::advice::advise(&held.runs);
+    let advice = metier_report::resource_advice::advise_resources(&held.runs);
     assert!(advice.quotas.iter().all(|quota| !quota.key.ends_with("cpu")));
     assert!(advice.notes.iter().any(|note| note.contains("limit held it back")));
     held.runs.iter_mut().for_each(|one| one.run.exit.as_mut().unwrap().code = Some(1));
-    assert_eq!(metier_report::advice::advise(&held.runs).firmness, Firmness::Refused);
+    assert_eq!(
+        metier_report::resource_advice::advise_resources(&held.runs).firmness,
+        AdviceFirmness::Refused
+    );
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn peaks_that_scatter_widen_the_margin_of_memory() {
     for (at, one) in wild.runs.iter_mut().enumerate() {
         one.run.summary.peak_memory_bytes = Some(Bytes((200 + 20 * at as u64) << 20));
     }
-    let advice = metier_report::advice::advise(&wild.runs);
+    let advice = metier_report::resource_advice::advise_resources(&wild.runs);
     let limit = advice.quotas.iter().find(|quota| quota.key == "limit.memory").unwrap();
     let mebibytes: u64 = limit.value.trim_end_matches("Mi").parse().unwrap();
     assert!(mebibytes > 390 && limit.reason.contains("three deviations"), "{limit:?}");
@@ -132,18 +135,18 @@ fn a_failed_side_is_reported_and_said_not_to_compare() {
     failed.runs.iter_mut().for_each(|one| one.run.exit.as_mut().unwrap().code = Some(3));
     let report = report(&[subject("good", 3, 1.0, 30.0), failed]);
     assert_eq!((report.record().comparisons.len(), report.record().refusals.len()), (0, 1));
-    assert!(report.markdown().contains("Not compared: good and failed"));
+    assert!(report.to_markdown().contains("Not compared: good and failed"));
 }
 
 #[test]
 fn nothing_and_too_much_are_refused() {
-    let made: Timestamp = "2026-11-17T09:00:00Z".parse().unwrap();
-    assert!(matches!(Report::new(&[], made, "x"), Err(Error::Empty)));
-    let empty = Subject { label: "x".into(), runs: Vec::new() };
-    assert!(matches!(Report::new(&[empty], made, "x"), Err(Error::Empty)));
-    let one = || Subject { label: "x".into(), runs: vec![measured(0, 1.0, 1.0)] };
-    let many: Vec<Subject> = (0..9).map(|_| one()).collect();
-    assert!(matches!(Report::new(&many, made, "x"), Err(Error::TooMany { given: 9, most: 8 })));
+    let made: UtcTimestamp = "2026-11-17T09:00:00Z".parse().unwrap();
+    assert!(matches!(RunReport::new(&[], made, "x"), Err(Error::Empty)));
+    let empty = ReportSubject { label: "x".into(), runs: Vec::new() };
+    assert!(matches!(RunReport::new(&[empty], made, "x"), Err(Error::Empty)));
+    let one = || ReportSubject { label: "x".into(), runs: vec![measured(0, 1.0, 1.0)] };
+    let many: Vec<ReportSubject> = (0..9).map(|_| one()).collect();
+    assert!(matches!(RunReport::new(&many, made, "x"), Err(Error::TooMany { given: 9, most: 8 })));
 }
 
 #[test]

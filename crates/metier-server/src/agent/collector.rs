@@ -3,96 +3,97 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use metier_device::boards;
-use metier_device::local_board::Board;
-use metier_prom::{Format, Kind, Page};
-use metier_types::{Seconds, Timestamp};
+use metier_device::local_board::LocalBoard;
+use metier_prom::{ExpositionFormat, MetricKind, MetricsPage};
+use metier_types::{Seconds, UtcTimestamp};
 
-use super::apps::Apps;
+use super::app_listener::AppListener;
+use super::cgroup_usage;
+use super::command_usage::ProcessScanner;
 use super::config::AgentConfig;
-use super::device::Sheet;
-use super::groups::Groups;
-use super::load::Load;
-use super::names::Names;
-use super::page::{self, Own};
-use super::processes::Processes;
-use super::usage;
+use super::device_metrics::DeviceMetrics;
+use super::group_tracker::GroupTracker;
+use super::host_load::HostLoadMetrics;
+use super::metrics_page::{self, AgentStats};
+use super::name_resolver::NameResolver;
 use crate::error::Error;
 
 /// Everything that the agent reads.
-pub struct Collector {
-    groups: Groups,
-    processes: Processes,
-    names: Names,
-    apps: Option<Apps>,
-    sheet: Sheet,
-    load: Load,
-    board: Option<Board>,
-    own: Own,
+pub struct AgentCollector {
+    groups: GroupTracker,
+    processes: ProcessScanner,
+    names: NameResolver,
+    apps: Option<AppListener>,
+    sheet: DeviceMetrics,
+    load: HostLoadMetrics,
+    board: Option<LocalBoard>,
+    own: AgentStats,
     buffer: Vec<u8>,
     last: Option<Instant>,
 }
 
-impl Collector {
+impl AgentCollector {
     /// Opens what the host has.
     pub fn new(config: &mut AgentConfig) -> Result<Self, Error> {
         let roots = &config.roots;
-        let device = metier_device::identity::this(roots, config.data.as_deref())
+        let device = metier_device::identity::identify_device(roots, config.data.as_deref())
             .map_err(|error| Error::Device { reason: error.to_string() })?;
-        let groups = Groups::new(roots, config.bounds.clone(), usage::files_to_hold(&roots.proc));
+        let groups =
+            GroupTracker::new(roots, config.bounds.clone(), cgroup_usage::raise_open_file_limit(&roots.proc));
         if !groups.is_any_mounted() {
             tracing::warn!("no control group file system is mounted: containers and pods cannot be shown");
         }
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-        let apps = Apps::listen(&config.sockets, &roots.proc, &config.bounds);
-        for path in apps.iter().flat_map(Apps::paths) {
+        let apps = AppListener::listen(&config.sockets, &roots.proc, &config.bounds);
+        for path in apps.iter().flat_map(AppListener::paths) {
             tracing::info!(path = %path.display(), "applications are listened to");
         }
         Ok(Self {
             groups,
             apps,
-            processes: Processes::new(roots.proc.clone(), config.bounds.commands, config.by_pid),
-            names: Names::start(std::mem::take(&mut config.sources)),
-            load: Load::new(roots, config.node.as_deref().unwrap_or(&device.name)),
-            sheet: Sheet::new(roots, device, config.node.clone(), config.location.clone()),
+            processes: ProcessScanner::new(roots.proc.clone(), config.bounds.commands, config.by_pid),
+            names: NameResolver::start(std::mem::take(&mut config.sources)),
+            load: HostLoadMetrics::new(roots, config.node.as_deref().unwrap_or(&device.name)),
+            sheet: DeviceMetrics::new(roots, device, config.node.clone(), config.location.clone()),
             // Only a Jetson has series of its own; what others show is in theirs.
-            board: Some(Board::open(roots)).filter(|board| board.kind == boards::Kind::Jetson),
-            own: Own { version: config.version.clone(), started, ..Own::default() },
+            board: Some(LocalBoard::open(roots)).filter(|board| board.kind == boards::BoardKind::Jetson),
+            own: AgentStats { version: config.version.clone(), started, ..AgentStats::default() },
             buffer: Vec::new(),
             last: None,
         })
     }
 
     /// Reads everything and writes the page.
-    pub fn page(&mut self, format: Format) -> String {
+    pub fn render_page(&mut self, format: ExpositionFormat) -> String {
         let begun = Instant::now();
-        self.groups.read();
-        self.names.want(&self.groups);
-        page::label(&mut self.groups, &self.names.book());
-        self.processes.read(&mut self.buffer);
+        self.groups.read_usage();
+        self.names.request_names(&self.groups);
+        metrics_page::update_group_labels(&mut self.groups, &self.names.lock_names());
+        self.processes.scan(&mut self.buffer);
         self.sheet.read();
 
         // About as large as the one before, which grows only with what runs.
         let mut text = String::new();
         text.reserve(self.own.last_bytes as usize + (8 << 10));
-        let mut out = Page::reusing(format, text);
-        page::groups(&self.groups, &mut out);
-        page::processes(&self.processes, &mut out);
+        let mut out = MetricsPage::with_buffer(format, text);
+        metrics_page::write_groups(&self.groups, &mut out);
+        metrics_page::write_processes(&self.processes, &mut out);
         if let Some(apps) = &mut self.apps {
-            apps.write(&self.names.book(), &mut out);
+            apps.write_metrics(&self.names.lock_names(), &mut out);
         }
         self.sheet.write(&mut out);
         self.load.write(&mut out);
         if let Some(board) = &mut self.board {
-            jetson(&board.snapshot(), Timestamp::now(), &mut out);
+            write_jetson_metrics(&board.read_snapshot(), UtcTimestamp::now(), &mut out);
         }
         self.own.pages += 1;
         self.own.took = Seconds(begun.elapsed().as_secs_f64());
         let left_out = [
             ("process", self.processes.left_out),
             ("command", self.processes.not_shown),
-            ("sample", out.left_out()),
+            ("sample", out.dropped_samples()),
         ];
-        page::own(&self.own, &self.groups, &self.names, &left_out, &mut out);
+        metrics_page::write_agent_stats(&self.own, &self.groups, &self.names, &left_out, &mut out);
         let text = out.finish();
         self.own.last_bytes = text.len() as u64;
         self.last = Some(begun);
@@ -100,9 +101,9 @@ impl Collector {
     }
 
     /// Closes the files of groups if nobody asked for a page of late: they would keep what is gone from going.
-    pub fn rest_if_idle(&mut self, idle: std::time::Duration) {
+    pub fn close_files_if_idle(&mut self, idle: std::time::Duration) {
         if self.last.is_some_and(|last| last.elapsed() > idle) {
-            self.groups.rest();
+            self.groups.close_files();
             self.buffer = Vec::new();
             self.last = None;
         }
@@ -110,14 +111,14 @@ impl Collector {
 }
 
 /// Writes a board under the names of jetson-exporter.
-fn jetson(board: &boards::Snapshot, updated: Timestamp, page: &mut Page) {
-    let series = boards::exporter::series(board, updated);
+fn write_jetson_metrics(board: &boards::BoardSnapshot, updated: UtcTimestamp, page: &mut MetricsPage) {
+    let series = boards::jetson_exporter::board_series(board, updated);
     for family in series.chunk_by(|a, b| a.name == b.name) {
-        let mut out = page.family(family[0].name, Kind::Gauge, family[0].help);
+        let mut out = page.begin_family(family[0].name, MetricKind::Gauge, family[0].help);
         for one in family {
             match &one.label {
-                Some((name, value)) => out.sample(&[(*name, value.as_str())], one.value),
-                None => out.sample(&(), one.value),
+                Some((name, value)) => out.add_sample(&[(*name, value.as_str())], one.value),
+                None => out.add_sample(&(), one.value),
             }
         }
     }

@@ -4,18 +4,19 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 
-use super::groups::Sort;
-use super::names::NameSource;
+use super::group_tracker::GroupKind;
+use super::name_resolver::NameSource;
 use crate::error::Error;
 use crate::http::config::HttpConfig;
 
 /// Where the agent listens unless told otherwise.
-pub const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7003);
+pub const DEFAULT_LISTEN_ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7003);
 
 /// Where applications are listened to unless told otherwise.
-pub const SOCKET: &str = "/run/metier/live_metrics.sock";
+pub const DEFAULT_APP_SOCKET: &str = "/run/metier/live_metrics.sock";
 
 /// What the agent is told at its start.
 pub struct AgentConfig {
@@ -24,13 +25,13 @@ pub struct AgentConfig {
     /// Version of the program, for `metier_build_info`.
     pub version: String,
     /// Where the kernel's file systems of the host are mounted.
-    pub roots: Roots,
+    pub roots: KernelRoots,
     /// Folder in which an identity is kept where the device has none.
     pub data: Option<PathBuf>,
     /// What the node is called; the host's name, unless said.
     pub node: Option<String>,
     /// Where the node stands; it is never looked up.
-    pub location: Option<Location>,
+    pub location: Option<NodeLocation>,
     /// Who knows the names of containers and pods.
     pub sources: Vec<Box<dyn NameSource>>,
     /// Where applications are listened to.
@@ -39,23 +40,23 @@ pub struct AgentConfig {
     pub by_pid: bool,
     /// A page that is younger than this is given again instead of being made anew.
     pub fresh: Duration,
-    pub bounds: Bounds,
+    pub bounds: AgentLimits,
 }
 
 impl Default for AgentConfig {
     fn default() -> Self {
         Self {
-            server: HttpConfig { listen: LISTEN, ..HttpConfig::default() },
+            server: HttpConfig { listen: DEFAULT_LISTEN_ADDRESS, ..HttpConfig::default() },
             version: env!("CARGO_PKG_VERSION").to_string(),
-            roots: Roots::default(),
+            roots: KernelRoots::default(),
             data: None,
             node: None,
             location: None,
             sources: Vec::new(),
-            sockets: vec![SOCKET.into()],
+            sockets: vec![DEFAULT_APP_SOCKET.into()],
             by_pid: false,
             fresh: Duration::from_secs(1),
-            bounds: Bounds::default(),
+            bounds: AgentLimits::default(),
         }
     }
 }
@@ -73,7 +74,7 @@ impl AgentConfig {
 
 /// Where a node stands.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Location {
+pub struct NodeLocation {
     pub city: String,
     pub country: String,
     pub continent: String,
@@ -83,7 +84,7 @@ pub struct Location {
 
 /// How much the agent shows at most. What is beyond is left out and counted.
 #[derive(Debug, Clone)]
-pub struct Bounds {
+pub struct AgentLimits {
     pub containers: usize,
     pub pods: usize,
     pub runs: usize,
@@ -97,7 +98,7 @@ pub struct Bounds {
     pub folders: usize,
 }
 
-impl Default for Bounds {
+impl Default for AgentLimits {
     fn default() -> Self {
         Self {
             containers: 1000,
@@ -112,14 +113,14 @@ impl Default for Bounds {
     }
 }
 
-impl Bounds {
+impl AgentLimits {
     /// That of a sort of groups.
-    pub const fn groups(&self, sort: Sort) -> usize {
+    pub const fn max_groups(&self, sort: GroupKind) -> usize {
         match sort {
-            Sort::Container => self.containers,
-            Sort::Pod => self.pods,
-            Sort::Run => self.runs,
-            Sort::Unit => self.units,
+            GroupKind::Container => self.containers,
+            GroupKind::Pod => self.pods,
+            GroupKind::Run => self.runs,
+            GroupKind::Unit => self.units,
         }
     }
 }

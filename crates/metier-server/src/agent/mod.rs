@@ -10,27 +10,27 @@
 //!
 //! - Everything is read at scrape time, at most once a second, by a few threads at once; between scrapes the agent sleeps.
 //! - A scrape never waits for an engine or a cluster: until a name is known the identifier stands in.
-//! - Everything is bounded ([`Bounds`]); what is left out is on the page too.
+//! - Everything is bounded ([`AgentLimits`]); what is left out is on the page too.
 //! - It listens on loopback; any other address needs `--open metrics` or a token.
 
-mod apps;
+mod app_listener;
+mod cgroup_usage;
 mod collector;
+mod command_usage;
 mod config;
-mod device;
-mod engine;
-mod groups;
-mod load;
-pub(crate) mod names;
-mod network;
-mod page;
+mod container_engine;
+mod device_metrics;
+mod group_network;
+mod group_tracker;
+mod host_load;
+mod metrics_page;
+pub(crate) mod name_resolver;
 mod parallel;
-mod processes;
 mod serve;
 #[cfg(test)]
 mod tests;
-mod usage;
 
-pub use config::{AgentConfig, Bounds, LISTEN, Location, SOCKET};
-pub use engine::Engine;
-pub use names::{ContainerName, Found, NameSource, PodName, Wanted};
+pub use config::{AgentConfig, AgentLimits, DEFAULT_APP_SOCKET, DEFAULT_LISTEN_ADDRESS, NodeLocation};
+pub use container_engine::EngineNameSource;
+pub use name_resolver::{ContainerName, NameRequest, NameSource, PodName, ResolvedNames};
 pub use serve::{run, serve};

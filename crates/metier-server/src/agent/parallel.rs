@@ -5,22 +5,22 @@ use std::sync::Mutex;
 use metier_types::LockUnpoisoned;
 
 /// Threads that work on a page, the asking one included. A page is short: more would only wake more cores.
-const MOST: usize = 3;
+const MAX_THREADS: usize = 3;
 /// Below this many pieces a thread costs more than it saves.
-const FEW: usize = 24;
+const MIN_ITEMS_PER_THREAD: usize = 24;
 /// Pieces that a thread takes at once.
-const HANDFUL: usize = 8;
+const CHUNK_SIZE: usize = 8;
 
 /// Does something with every piece, each thread with a buffer of its own. Where a thread is not to be had the others do
 /// its share.
-pub fn in_parallel<T: Send>(pieces: Vec<T>, work: impl Fn(T, &mut Vec<u8>) + Sync) {
+pub fn for_each_parallel<T: Send>(pieces: Vec<T>, work: impl Fn(T, &mut Vec<u8>) + Sync) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(MOST).min(1 + pieces.len() / FEW);
+    let threads = cores.min(MAX_THREADS).min(1 + pieces.len() / MIN_ITEMS_PER_THREAD);
     let pieces = Mutex::new(pieces.into_iter());
     let run = || {
         let mut buffer = Vec::new();
         loop {
-            let handful: Vec<T> = pieces.lock_unpoisoned().by_ref().take(HANDFUL).collect();
+            let handful: Vec<T> = pieces.lock_unpoisoned().by_ref().take(CHUNK_SIZE).collect();
             if handful.is_empty() {
                 return;
             }
@@ -45,9 +45,9 @@ mod tests {
 
     #[test]
     fn every_piece_is_done_once_however_many_there_are() {
-        for count in [0, 1, FEW - 1, FEW, HANDFUL * 10 + 3, 1000] {
+        for count in [0, 1, MIN_ITEMS_PER_THREAD - 1, MIN_ITEMS_PER_THREAD, CHUNK_SIZE * 10 + 3, 1000] {
             let done: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
-            in_parallel((0..count).collect(), |piece, buffer| {
+            for_each_parallel((0..count).collect(), |piece, buffer| {
                 buffer.push(0);
                 done[piece].fetch_add(1, Ordering::Relaxed);
             });

@@ -10,31 +10,31 @@ use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use metier_prom::Format;
+use metier_prom::ExpositionFormat;
 use metier_types::LockUnpoisoned;
 
-use super::collector::Collector;
+use super::collector::AgentCollector;
 use super::config::AgentConfig;
 use crate::error::Error;
-use crate::http::Reply;
+use crate::http::HandlerResponse;
 use crate::http::config::HttpConfig;
-use crate::http::front::Peer;
-use crate::http::listener::{accept, listen, shutdown_signal};
-use crate::http::problem::Problem;
-use crate::http::{compress, guard};
+use crate::http::gate::PeerAddress;
+use crate::http::listener::{bind_listener, serve_connections, shutdown_signal};
+use crate::http::problem::ProblemDetails;
+use crate::http::{access_control, compress};
 
 /// After this time without a scrape files are closed.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The last page of a format, and when it was made.
-type Kept = Option<(Instant, Bytes)>;
+type CachedPage = Option<(Instant, Bytes)>;
 
-struct Agent {
+struct AgentState {
     config: HttpConfig,
     listen: SocketAddr,
     fresh: Duration,
-    collector: Mutex<Collector>,
-    kept: Mutex<[Kept; 2]>,
+    collector: Mutex<AgentCollector>,
+    kept: Mutex<[CachedPage; 2]>,
 }
 
 /// Serves until INT or TERM comes.
@@ -45,8 +45,8 @@ pub fn run(config: AgentConfig, on_ready: impl FnOnce(SocketAddr)) -> Result<(),
         .build()
         .map_err(|source| Error::Runtime { source })?;
     let result = runtime.block_on(async {
-        let told = shutdown_signal()?;
-        serve(config, on_ready, told).await
+        let future = shutdown_signal()?;
+        serve(config, on_ready, future).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
@@ -59,23 +59,23 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     config.check()?;
-    let listener = listen(config.server.listen).await?;
+    let listener = bind_listener(config.server.listen).await?;
     let address =
         listener.local_addr().map_err(|source| Error::Listen { address: config.server.listen, source })?;
-    let collector = Collector::new(&mut config)?;
+    let collector = AgentCollector::new(&mut config)?;
     let limits = config.server.limits.clone();
-    let agent = Arc::new(Agent {
+    let agent = Arc::new(AgentState {
         config: config.server,
         listen: address,
         fresh: config.fresh,
         collector: Mutex::new(collector),
         kept: Mutex::new([None, None]),
     });
-    let router = Router::new().fallback(answer).with_state(agent.clone());
+    let router = Router::new().fallback(handle_request).with_state(agent.clone());
     let tidy = tokio::spawn(async move {
         loop {
-            tokio::time::sleep(IDLE).await;
-            agent.collector.lock_unpoisoned().rest_if_idle(IDLE);
+            tokio::time::sleep(IDLE_TIMEOUT).await;
+            agent.collector.lock_unpoisoned().close_files_if_idle(IDLE_TIMEOUT);
             // Pages that nobody will ask for again.
             let mut kept = agent.kept.lock_unpoisoned();
             kept.iter_mut()
@@ -83,13 +83,13 @@ pub async fn serve(
         }
     });
     on_ready(address);
-    accept(listener, limits, router, shutdown).await;
+    serve_connections(listener, limits, router, shutdown).await;
     tidy.abort();
     Ok(())
 }
 
-async fn answer(State(agent): State<Arc<Agent>>, request: Request) -> Response {
-    match reply(&agent, &request) {
+async fn handle_request(State(agent): State<Arc<AgentState>>, request: Request) -> Response {
+    match route_request(&agent, &request) {
         Ok(reply) => {
             let mut response = reply.into_response();
             let headers = response.headers_mut();
@@ -101,30 +101,33 @@ async fn answer(State(agent): State<Arc<Agent>>, request: Request) -> Response {
     }
 }
 
-fn reply(agent: &Agent, request: &Request) -> Result<Reply, Problem> {
-    guard::check_host(&agent.config, agent.listen, request.uri(), request.headers())?;
-    guard::check_length(agent.config.limits.body_bytes, request.headers())?;
+fn route_request(agent: &AgentState, request: &Request) -> Result<HandlerResponse, ProblemDetails> {
+    access_control::check_host(&agent.config, agent.listen, request.uri(), request.headers())?;
+    access_control::check_length(agent.config.limits.body_bytes, request.headers())?;
     let path = request.uri().path();
-    guard::admit(&agent.config, path, request.headers())?;
+    access_control::authorise(&agent.config, path, request.headers())?;
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let detail = format!("{} does nothing here; want GET or HEAD", request.method());
-        return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).with(header::ALLOW, "GET, HEAD"));
+        return Err(ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+            .with_header(header::ALLOW, "GET, HEAD"));
     }
     match path {
-        "/healthz" => Ok(Reply::new("text/plain; charset=utf-8", "ok\n")),
-        "/" => Ok(Reply::new("text/plain; charset=utf-8", "metier agent: figures are at /metrics\n")),
+        "/healthz" => Ok(HandlerResponse::new("text/plain; charset=utf-8", "ok\n")),
+        "/" => {
+            Ok(HandlerResponse::new("text/plain; charset=utf-8", "metier agent: figures are at /metrics\n"))
+        }
         "/metrics" => {
-            let peer = request.extensions().get::<Peer>();
-            let is_compressed = compress::is_wanted(&agent.config.limits, peer, request.headers());
+            let peer = request.extensions().get::<PeerAddress>();
+            let is_compressed = compress::accepts_gzip(&agent.config.limits, peer, request.headers());
             let from = if is_compressed { agent.config.limits.compress_from_bytes } else { usize::MAX };
             let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-            let format = Format::accepted(accept.unwrap_or_default());
-            let page = page(agent, format);
-            Ok(compress::compress(Reply::new(format.media_type(), page), from))
+            let format = ExpositionFormat::from_accept_header(accept.unwrap_or_default());
+            let page = cached_page(agent, format);
+            Ok(compress::compress_response(HandlerResponse::new(format.media_type(), page), from))
         }
         _ => {
-            let path = crate::http::problem::shorten(path);
-            Err(Problem::new(
+            let path = crate::http::problem::shorten_text(path);
+            Err(ProblemDetails::new(
                 StatusCode::NOT_FOUND,
                 format!("there is nothing at {path}; want /metrics or /healthz"),
             ))
@@ -134,8 +137,8 @@ fn reply(agent: &Agent, request: &Request) -> Result<Reply, Problem> {
 
 /// The page, made here and now: it takes some milliseconds, and handing it to another thread takes longer on a busy
 /// node. All else that is served here is whether we are alive, which can wait so long.
-fn page(agent: &Agent, format: Format) -> Bytes {
-    let at = usize::from(format == Format::OpenMetrics);
+fn cached_page(agent: &AgentState, format: ExpositionFormat) -> Bytes {
+    let at = usize::from(format == ExpositionFormat::OpenMetrics);
     let mut kept = agent.kept.lock_unpoisoned();
     if let Some((made, page)) = &kept[at]
         && made.elapsed() < agent.fresh
@@ -145,7 +148,7 @@ fn page(agent: &Agent, format: Format) -> Bytes {
     // The older one goes first: two are not needed at once.
     kept[at] = None;
     let mut collector = agent.collector.lock_unpoisoned();
-    let page = Bytes::from(collector.page(format));
+    let page = Bytes::from(collector.render_page(format));
     if !agent.fresh.is_zero() {
         kept[at] = Some((Instant::now(), page.clone()));
     }

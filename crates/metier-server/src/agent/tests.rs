@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use metier_linux::Roots;
-use metier_prom::{Format, Limits, Sample, Scrape, read};
+use metier_linux::KernelRoots;
+use metier_prom::{ExpositionFormat, MetricSample, ScrapeLimits, ScrapedPage, parse_page};
 
-use super::collector::Collector;
-use super::config::{AgentConfig, Bounds};
-use super::names::{ContainerName, Found, NameSource, PodName, Wanted};
+use super::collector::AgentCollector;
+use super::config::{AgentConfig, AgentLimits};
+use super::name_resolver::{ContainerName, NameRequest, NameSource, PodName, ResolvedNames};
 
 const UID: &str = "8c1f3e5a-0d9b-4a52-9f6e-2b7d1c0e4f11";
 
@@ -59,25 +59,26 @@ impl Host {
     }
 
     fn config(&self) -> AgentConfig {
-        let roots = Roots { proc: self.path("proc"), sys: self.path("sys"), etc: self.path("etc") };
+        let roots = KernelRoots { proc: self.path("proc"), sys: self.path("sys"), etc: self.path("etc") };
         AgentConfig { roots, sockets: Vec::new(), ..AgentConfig::default() }
     }
 
-    fn collector(&self) -> Collector {
-        Collector::new(&mut self.config()).unwrap()
+    fn collector(&self) -> AgentCollector {
+        AgentCollector::new(&mut self.config()).unwrap()
     }
 }
 
-fn scrape(collector: &mut Collector) -> Scrape {
-    let text = collector.page(Format::Text);
-    read(text.as_bytes(), Format::Text, &Limits::default()).unwrap_or_else(|error| panic!("{error}\n{text}"))
+fn scrape(collector: &mut AgentCollector) -> ScrapedPage {
+    let text = collector.render_page(ExpositionFormat::Text);
+    parse_page(text.as_bytes(), ExpositionFormat::Text, &ScrapeLimits::default())
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-fn samples(scrape: &Scrape, name: &str) -> Vec<Sample> {
+fn samples(scrape: &ScrapedPage, name: &str) -> Vec<MetricSample> {
     scrape.family(name).map(|family| family.samples.clone()).unwrap_or_default()
 }
 
-fn value(scrape: &Scrape, name: &str, label: (&str, &str)) -> Option<f64> {
+fn value(scrape: &ScrapedPage, name: &str, label: (&str, &str)) -> Option<f64> {
     samples(scrape, name)
         .iter()
         .find(|sample| sample.label(label.0) == Some(label.1))
@@ -158,7 +159,7 @@ fn what_version_2_keeps_of_a_pod_that_is_over_is_not_shown() {
         host.put(&format!("{path}/cpu.stat"), "usage_usec 5000000\n");
     }
     let mut collector = host.collector();
-    let shown = |collector: &mut Collector| -> Vec<String> {
+    let shown = |collector: &mut AgentCollector| -> Vec<String> {
         let page = scrape(collector);
         let all = samples(&page, "metier_pod_info");
         all.iter().filter_map(|sample| sample.label("uid").map(str::to_string)).collect()
@@ -178,7 +179,7 @@ fn a_group_that_goes_has_no_series_and_one_that_comes_back_counts_anew() {
     host.group(&path, 50);
     host.group(&format!("/docker/{}", id(2)), 1);
     let mut collector = host.collector();
-    let count = |page: &Scrape| samples(page, "metier_container_cpu_seconds_total").len();
+    let count = |page: &ScrapedPage| samples(page, "metier_container_cpu_seconds_total").len();
     assert_eq!(count(&scrape(&mut collector)), 2);
     fs::rename(host.path(&format!("sys/fs/cgroup/v2{path}")), host.path("gone")).unwrap();
     assert_eq!(count(&scrape(&mut collector)), 1);
@@ -202,8 +203,8 @@ fn what_is_beyond_a_bound_is_left_out_and_counted() {
         host.group(&format!("/system.slice/s{n}.service"), 1);
     }
     let mut config = host.config();
-    config.bounds = Bounds { containers: 10, units: 5, ..Bounds::default() };
-    let mut collector = Collector::new(&mut config).unwrap();
+    config.bounds = AgentLimits { containers: 10, units: 5, ..AgentLimits::default() };
+    let mut collector = AgentCollector::new(&mut config).unwrap();
     for _ in 0..3 {
         let page = scrape(&mut collector);
         assert_eq!(samples(&page, "metier_container_cpu_seconds_total").len(), 10);
@@ -221,24 +222,24 @@ fn what_is_beyond_a_bound_is_left_out_and_counted() {
     assert_eq!(value(&page, "metier_agent_left_out", ("kind", "container")), Some(0.0));
 
     let mut config = host.config();
-    config.bounds = Bounds { folders: 8, ..Bounds::default() };
-    let page = scrape(&mut Collector::new(&mut config).unwrap());
+    config.bounds = AgentLimits { folders: 8, ..AgentLimits::default() };
+    let page = scrape(&mut AgentCollector::new(&mut config).unwrap());
     assert!(value(&page, "metier_agent_left_out", ("kind", "folder")) > Some(0.0));
 }
 
 /// Answers when the test lets it.
 struct Slow {
     allowed: mpsc::Receiver<()>,
-    asked: mpsc::Sender<Wanted>,
+    asked: mpsc::Sender<NameRequest>,
 }
 
 impl NameSource for Slow {
-    fn word(&self) -> &'static str {
+    fn source_name(&self) -> &'static str {
         "slow"
     }
 
-    fn look_up(&mut self, wanted: &Wanted) -> Result<Found, String> {
-        let _ = self.asked.send(wanted.clone());
+    fn look_up(&mut self, request: &NameRequest) -> Result<ResolvedNames, String> {
+        let _ = self.asked.send(request.clone());
         self.allowed.recv().map_err(|error| error.to_string())?;
         let text = |text: &str| Some(text.to_string());
         let name = ContainerName {
@@ -249,9 +250,9 @@ impl NameSource for Slow {
             run_id: None,
         };
         let pod = PodName { pod: text("front-1"), namespace: text("shop"), run_id: text("r") };
-        Ok(Found {
-            containers: wanted.containers.iter().map(|id| (id.clone(), name.clone())).collect(),
-            pods: wanted.pods.iter().map(|uid| (uid.clone(), pod.clone())).collect(),
+        Ok(ResolvedNames {
+            containers: request.containers.iter().map(|id| (id.clone(), name.clone())).collect(),
+            pods: request.pods.iter().map(|uid| (uid.clone(), pod.clone())).collect(),
         })
     }
 }
@@ -266,13 +267,13 @@ fn a_scrape_does_not_wait_for_names_and_shows_them_when_they_are_known() {
     let (asked, questions) = mpsc::channel();
     let mut config = host.config();
     config.sources = vec![Box::new(Slow { allowed, asked })];
-    let mut collector = Collector::new(&mut config).unwrap();
+    let mut collector = AgentCollector::new(&mut config).unwrap();
     let page = scrape(&mut collector);
     let short = &id(1)[..12];
     assert_eq!(value(&page, "metier_container_cpu_seconds_total", ("container", short)), Some(4.0));
     // The source is asked and hangs; scrapes go on.
-    let wanted = questions.recv().unwrap();
-    assert_eq!((wanted.containers, wanted.pods), (vec![id(1)], vec![UID.to_string()]));
+    let request = questions.recv().unwrap();
+    assert_eq!((request.containers, request.pods), (vec![id(1)], vec![UID.to_string()]));
     scrape(&mut collector);
     allow.send(()).unwrap();
     let page = (0..2000)
@@ -282,9 +283,9 @@ fn a_scrape_does_not_wait_for_names_and_shows_them_when_they_are_known() {
         })
         .find(|page| value(page, "metier_container_cpu_seconds_total", ("container", "we\"b\n")).is_some())
         .expect("the names come");
-    let one = &samples(&page, "metier_container_cpu_seconds_total")[0];
+    let sample = &samples(&page, "metier_container_cpu_seconds_total")[0];
     assert_eq!(
-        (one.label("pod"), one.label("namespace"), one.label("image")),
+        (sample.label("pod"), sample.label("namespace"), sample.label("image")),
         (Some("front-1"), Some("shop"), Some("nginx:1"))
     );
     let pod = &samples(&page, "metier_pod_cpu_seconds_total")[0];
@@ -302,16 +303,16 @@ fn a_host_without_anything_has_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let none = |name: &str| folder.path().join(name);
     let mut config = AgentConfig {
-        roots: Roots { proc: none("proc"), sys: none("sys"), etc: none("etc") },
+        roots: KernelRoots { proc: none("proc"), sys: none("sys"), etc: none("etc") },
         sockets: Vec::new(),
         ..AgentConfig::default()
     };
-    let mut collector = Collector::new(&mut config).unwrap();
+    let mut collector = AgentCollector::new(&mut config).unwrap();
     let page = scrape(&mut collector);
     assert!(page.family("metier_agent_build_info").is_some());
     assert!(page.family("metier_container_cpu_seconds_total").is_none());
-    let open = collector.page(Format::OpenMetrics);
-    read(open.as_bytes(), Format::OpenMetrics, &Limits::default())
+    let open = collector.render_page(ExpositionFormat::OpenMetrics);
+    parse_page(open.as_bytes(), ExpositionFormat::OpenMetrics, &ScrapeLimits::default())
         .unwrap_or_else(|error| panic!("{error}\n{open}"));
 }
 
@@ -321,7 +322,7 @@ fn what_an_application_says_is_on_the_page_with_who_it_is() {
     let host = Host::new(&[]);
     let socket = host.path("run/live_metrics.sock");
     let mut config = AgentConfig { sockets: vec![socket.clone()], ..AgentConfig::default() };
-    let mut collector = Collector::new(&mut config).unwrap();
+    let mut collector = AgentCollector::new(&mut config).unwrap();
     let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
     for value in [0.010, 0.020, 0.600] {
         write!(stream, "{{\"inference_time\": {{\"value\": {value}, \"timestamp\": 1700000000}}}}\n\n")

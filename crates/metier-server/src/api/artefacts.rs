@@ -3,28 +3,28 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use metier_types::RunId;
 
-use crate::app::App;
-use crate::http::parameter::{Form, Parameter};
-use crate::http::problem::{FieldError, Problem};
-use crate::http::{Call, Reply};
+use crate::app_state::SharedAppState;
+use crate::http::parameter::{ParameterForm, RouteParameter};
+use crate::http::problem::{FieldError, ProblemDetails};
+use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
 /// Larger files are not given out: an answer is kept in memory.
-const MOST_BYTES: u64 = 128 << 20;
+const MAX_DOWNLOAD_BYTES: u64 = 128 << 20;
 /// Longest name that is proposed to the browser.
-const LONGEST_NAME: usize = 120;
+const MAX_NAME_CHARS: usize = 120;
 
 /// The run, and the file's name within it.
-pub const PARAMETERS: &[Parameter] = &[
-    Parameter::path("id", Form::Run, "The run."),
-    Parameter::path("name", Form::Text(1000), "The file's name within the run."),
+pub const PARAMETERS: &[RouteParameter] = &[
+    RouteParameter::path("id", ParameterForm::Run, "The run."),
+    RouteParameter::path("name", ParameterForm::Text(1000), "The file's name within the run."),
 ];
 
-pub fn one(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let id: RunId = call.arguments.needed("id")?;
+pub fn get_artefact(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
+    let id: RunId = call.arguments.required("id")?;
     let name = call.arguments.text("name").unwrap_or_default();
     let store = app.storage.store()?;
-    let run = super::run(&store, id)?;
+    let run = super::load_run(&store, id)?;
     let Some(file) = run.artefacts.iter().find(|file| file.name == name) else {
         let known: Vec<&str> = run.artefacts.iter().take(20).map(|file| file.name.as_str()).collect();
         let want = if known.is_empty() {
@@ -34,30 +34,30 @@ pub fn one(app: &App, call: &Call) -> Result<Reply, Problem> {
         };
         let detail = format!("run {id} has no file of that name");
         let error = FieldError::new("name", name, want);
-        return Err(Problem::new(StatusCode::NOT_FOUND, detail).because(vec![error]));
+        return Err(ProblemDetails::new(StatusCode::NOT_FOUND, detail).with_errors(vec![error]));
     };
     let size = file.size_bytes.get();
-    if size > MOST_BYTES {
+    if size > MAX_DOWNLOAD_BYTES {
         let detail = format!(
-            "the file has {size} bytes; this API gives out at most {MOST_BYTES}, `metier show {} --artefact` any size",
+            "the file has {size} bytes; this API gives out at most {MAX_DOWNLOAD_BYTES}, `metier show {} --artefact` any size",
             id.short()
         );
-        return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, detail));
+        return Err(ProblemDetails::new(StatusCode::INSUFFICIENT_STORAGE, detail));
     }
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-    store.artefact(&file.digest, &mut content).map_err(storage::problem)?;
+    store.read_artefact(&file.digest, &mut content).map_err(storage::store_problem)?;
     // Whatever the run called it, it must not become a page of this origin.
-    let mut reply = Reply::new("application/octet-stream", content);
-    if let Ok(value) = HeaderValue::from_str(&disposition(name)) {
+    let mut reply = HandlerResponse::new("application/octet-stream", content);
+    if let Ok(value) = HeaderValue::from_str(&content_disposition(name)) {
         reply.headers.insert(header::CONTENT_DISPOSITION, value);
     }
     Ok(reply)
 }
 
 /// RFC 6266: a plain name for old clients, the real one for others; neither can hold a path, a quote or a line end.
-fn disposition(name: &str) -> String {
+fn content_disposition(name: &str) -> String {
     let last: String =
-        name.rsplit(['/', '\\']).next().unwrap_or_default().chars().take(LONGEST_NAME).collect();
+        name.rsplit(['/', '\\']).next().unwrap_or_default().chars().take(MAX_NAME_CHARS).collect();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let plain: String = last.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     let plain = plain.trim_start_matches('.');
@@ -90,14 +90,14 @@ mod tests {
             ("", "attachment; filename=\"file\""),
             ("..", "attachment; filename=\"file\""),
         ] {
-            assert_eq!(disposition(name), want, "{name:?}");
+            assert_eq!(content_disposition(name), want, "{name:?}");
         }
     }
 
     proptest::proptest! {
         #[test]
         fn any_name_makes_a_header(name in "\\PC{0,200}") {
-            proptest::prop_assert!(HeaderValue::from_str(&disposition(&name)).is_ok());
+            proptest::prop_assert!(HeaderValue::from_str(&content_disposition(&name)).is_ok());
         }
     }
 }

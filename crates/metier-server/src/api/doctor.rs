@@ -1,33 +1,33 @@
 //! What this host lets us measure. The checks are the caller's: this room does not measure.
 
-use metier_types::schema::{Schema, Versioned};
+use metier_types::schema::{RecordSchema, VersionedRecord};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::app::App;
-use crate::config::Check;
-use crate::http::problem::Problem;
-use crate::http::{Call, Reply};
+use crate::app_state::SharedAppState;
+use crate::config::DoctorCheck;
+use crate::http::problem::ProblemDetails;
+use crate::http::{HandlerRequest, HandlerResponse};
 
 /// What this host lets us measure.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Diagnosis {
+pub struct DoctorReport {
     /// `metier.doctor/1`.
-    pub schema: Schema<Diagnosis>,
+    pub schema: RecordSchema<DoctorReport>,
     /// What was checked.
-    pub checks: Vec<Check>,
+    pub checks: Vec<DoctorCheck>,
 }
 
-impl Versioned for Diagnosis {
+impl VersionedRecord for DoctorReport {
     const SCHEMA: &'static str = "metier.doctor/1";
 }
 
 /// Asks the checks that the server was given.
-pub fn diagnosis(app: &App, _: &Call) -> Result<Reply, Problem> {
+pub fn run_doctor(app: &SharedAppState, _: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let Some(doctor) = &app.config.doctor else {
-        return Err(Problem::unavailable(
+        return Err(ProblemDetails::unavailable(
             "this server was started without checks of its host; `metier doctor` shows them",
         ));
     };
-    Reply::json(&Diagnosis { schema: Schema::new(), checks: doctor() })
+    HandlerResponse::json(&DoctorReport { schema: RecordSchema::new(), checks: doctor() })
 }

@@ -5,70 +5,70 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use metier_device::passport;
-use metier_onnx::{Analysis, Bindings};
-use metier_predict::graph;
-use metier_predict::latency::{self, Conditions, Latency, runs};
-use metier_store::{RunFilter, Store};
-use metier_types::schema::{Schema, Versioned};
+use metier_onnx::{GraphAnalysis, ShapeBindings};
+use metier_predict::graph_reader;
+use metier_predict::latency::{self, InferenceConditions, LatencyPredictor, run_trials};
+use metier_store::{RecordStore, RunFilter};
+use metier_types::schema::{RecordSchema, VersionedRecord};
 use metier_types::{
-    Bytes, Device, DeviceRef, Digest, Origin, Passport, Prediction, Predictor, Ratio, Run, RunId, Seconds,
-    Timestamp,
+    Bytes, ContentDigest, Device, DeviceRef, Passport, PassportOrigin, Prediction, Predictor, Ratio, Run,
+    RunId, Seconds, UtcTimestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::app::App;
-use crate::http::parameter::{Form, Parameter};
-use crate::http::problem::{FieldError, Problem};
-use crate::http::{Call, Reply};
+use crate::app_state::SharedAppState;
+use crate::http::parameter::{ParameterForm, RouteParameter};
+use crate::http::problem::{FieldError, ProblemDetails};
+use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
 const RUNTIMES: &[&str] = &["rten", "onnxruntime"];
 /// Most runs of a graph that are set beside its predictions.
-const MOST_RUNS: u32 = 200;
+const MAX_MEASURED_RUNS: u32 = 200;
 /// Largest result of a run that is read for it, in bytes; some 30,000 inferences.
-const LARGEST_RESULT: u64 = 2 << 20;
+const MAX_RESULT_BYTES: u64 = 2 << 20;
 
 /// What is asked of a graph.
-pub const ASKED: &[Parameter] = &[
-    Parameter::query(
+pub const GRAPH_PARAMETERS: &[RouteParameter] = &[
+    RouteParameter::query(
         "device",
-        Form::Text(200),
+        ParameterForm::Text(200),
         "Whose times of operators are told: a passport's id, name or alias; the first one unless given.",
     ),
-    Parameter::query(
+    RouteParameter::query(
         "threads",
-        Form::Whole { least: 1, most: 4096, otherwise: None },
+        ParameterForm::Whole { least: 1, most: 4096, otherwise: None },
         "Threads of the runtime; as many as each device has cores unless given.",
     ),
-    Parameter::query(
+    RouteParameter::query(
         "runtime",
-        Form::OneOf(RUNTIMES),
+        ParameterForm::OneOf(RUNTIMES),
         "What computes it; `rten`, which is built in, unless given.",
     ),
-    Parameter::query(
+    RouteParameter::query(
         "shapes",
-        Form::Text(2000),
+        ParameterForm::Text(2000),
         "Shapes of inputs that the graph leaves open: `INPUT=1x3x224x224`, by commas.",
     ),
 ];
 
 /// What narrows the list of predictors.
-pub const PREDICTORS: &[Parameter] =
-    &[Parameter::query("kind", Form::Text(100), "What they predict: `latency`, `power` …")];
+pub const PREDICTOR_FILTERS: &[RouteParameter] =
+    &[RouteParameter::query("kind", ParameterForm::Text(100), "What they predict: `latency`, `power` …")];
 
 /// A graph, and how long it takes.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct GraphTimes {
     /// `metier.graph-times/1`.
-    pub schema: Schema<GraphTimes>,
+    pub schema: RecordSchema<GraphTimes>,
     /// SHA-256 of the file.
-    pub digest: Digest,
+    pub digest: ContentDigest,
     /// How large it is.
     pub file_bytes: Bytes,
     /// Everything that can be said of it without running it.
-    pub graph: Analysis,
+    pub graph: GraphAnalysis,
     /// What computes it.
     pub runtime: String,
     /// Memory that running it needs, or why that cannot be told.
@@ -78,12 +78,12 @@ pub struct GraphTimes {
     /// Whose `operators` are told; `null` where none can be.
     pub device: Option<String>,
     /// How long each operator takes there, in the order of the graph's operators.
-    pub operators: Vec<OperatorTime>,
+    pub operators: Vec<GraphOperatorTime>,
     /// Runs of the same file, newest first.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<MeasuredRun>,
 }
 
-impl Versioned for GraphTimes {
+impl VersionedRecord for GraphTimes {
     const SCHEMA: &'static str = "metier.graph-times/1";
 }
 
@@ -95,7 +95,7 @@ pub struct DeviceTime {
     /// What people call it.
     pub name: String,
     /// Whether its passport was measured or specified.
-    pub origin: Origin,
+    pub origin: PassportOrigin,
     /// Threads that the prediction is of.
     pub threads: u32,
     /// One inference.
@@ -106,7 +106,7 @@ pub struct DeviceTime {
 
 /// How long an operator takes.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct OperatorTime {
+pub struct GraphOperatorTime {
     /// All its turns together.
     pub seconds: Seconds,
     /// Share of the whole.
@@ -117,13 +117,13 @@ pub struct OperatorTime {
 
 /// A run of the same graph.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Measured {
+pub struct MeasuredRun {
     /// Its record.
     pub run: RunId,
     /// Where.
     pub device: DeviceRef,
     /// When.
-    pub started: Timestamp,
+    pub started: UtcTimestamp,
     /// What computed it, where it is told.
     pub runtime: Option<String>,
     /// With how many threads, where it is told.
@@ -143,46 +143,51 @@ pub struct Measured {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PredictorList {
     /// `metier.predictors/1`.
-    pub schema: Schema<PredictorList>,
+    pub schema: RecordSchema<PredictorList>,
     /// Newest first.
     pub predictors: Vec<Predictor>,
 }
 
-impl Versioned for PredictorList {
+impl VersionedRecord for PredictorList {
     const SCHEMA: &'static str = "metier.predictors/1";
 }
 
-pub fn predictors(app: &App, call: &Call) -> Result<Reply, Problem> {
+pub fn list_predictors(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<HandlerResponse, ProblemDetails> {
     let predictors =
-        app.storage.store()?.predictors(call.arguments.text("kind")).map_err(storage::problem)?;
-    Reply::json(&PredictorList { schema: Schema::new(), predictors })
+        app.storage.store()?.predictors(call.arguments.text("kind")).map_err(storage::store_problem)?;
+    HandlerResponse::json(&PredictorList { schema: RecordSchema::new(), predictors })
 }
 
 /// Looks at a graph and says how long it takes.
-pub fn times(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let read = graph::read(&call.body, call.arguments.text("shapes")).map_err(|error| {
+pub fn analyse_graph(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
+    let read = graph_reader::read(&call.body, call.arguments.text("shapes")).map_err(|error| {
         let field = if error.is_shape() { "shapes" } else { "body" };
         let error = FieldError::new(field, &error.to_string(), error.want());
-        Problem::fields(StatusCode::UNPROCESSABLE_ENTITY, vec![error])
+        ProblemDetails::fields(StatusCode::UNPROCESSABLE_ENTITY, vec![error])
     })?;
     let graph = read.analysis;
     let store = app.storage.store()?;
-    let latency = Latency::open(&store).map_err(failed)?;
-    let asked = Asked {
+    let latency = LatencyPredictor::open(&store).map_err(latency_problem)?;
+    let asked = GraphQuery {
         latency: &latency,
         graph: &graph,
         runtime: call.arguments.text("runtime").unwrap_or(RUNTIMES[0]).to_string(),
-        threads: call.arguments.whole("threads").and_then(|threads| u32::try_from(threads).ok()),
+        threads: call.arguments.integer("threads").and_then(|threads| u32::try_from(threads).ok()),
     };
-    let passports = passport::all(Some(&store));
-    let devices: Vec<DeviceTime> = passports.iter().map(|passport| asked.on(passport)).collect();
-    let chosen = chosen(&store, call.arguments.text("device"), &passports, &devices)?;
-    let operators = chosen.as_ref().and_then(|passport| asked.operators(passport)).unwrap_or_default();
-    let digest = Digest::from_bytes(Sha256::digest(&call.body).into());
-    let measured = measured(&store, digest, &asked, &call.body, &passports).map_err(storage::problem)?;
-    let memory = latency.memory(&graph, &asked.conditions(1)).ok();
-    Reply::json(&GraphTimes {
-        schema: Schema::new(),
+    let passports = passport::list_passports(Some(&store));
+    let devices: Vec<DeviceTime> = passports.iter().map(|passport| asked.predict_device(passport)).collect();
+    let chosen = choose_passport(&store, call.arguments.text("device"), &passports, &devices)?;
+    let operators =
+        chosen.as_ref().and_then(|passport| asked.predict_operators(passport)).unwrap_or_default();
+    let digest = ContentDigest::from_bytes(Sha256::digest(&call.body).into());
+    let measured =
+        measured_runs(&store, digest, &asked, &call.body, &passports).map_err(storage::store_problem)?;
+    let memory = latency.memory(&graph, &asked.conditions_with(1)).ok();
+    HandlerResponse::json(&GraphTimes {
+        schema: RecordSchema::new(),
         digest,
         file_bytes: Bytes(call.body.len() as u64),
         runtime: asked.runtime.clone(),
@@ -196,26 +201,26 @@ pub fn times(app: &App, call: &Call) -> Result<Reply, Problem> {
 }
 
 /// What every prediction of one request has in common.
-struct Asked<'a> {
-    latency: &'a Latency,
-    graph: &'a Analysis,
+struct GraphQuery<'a> {
+    latency: &'a LatencyPredictor,
+    graph: &'a GraphAnalysis,
     runtime: String,
     threads: Option<u32>,
 }
 
-impl Asked<'_> {
-    fn conditions(&self, threads: u32) -> Conditions {
-        Conditions { runtime: self.runtime.clone(), threads, ..Conditions::default() }
+impl GraphQuery<'_> {
+    fn conditions_with(&self, threads: u32) -> InferenceConditions {
+        InferenceConditions { runtime: self.runtime.clone(), threads, ..InferenceConditions::default() }
     }
 
     /// As asked, else one for each processor, as `metier bench` has them.
-    fn threads(&self, passport: &Passport) -> u32 {
+    fn thread_count(&self, passport: &Passport) -> u32 {
         self.threads.unwrap_or(passport.device.cpu.threads).max(1)
     }
 
-    fn on(&self, passport: &Passport) -> DeviceTime {
-        let threads = self.threads(passport);
-        let told = self.latency.graph(self.graph, passport, &self.conditions(threads));
+    fn predict_device(&self, passport: &Passport) -> DeviceTime {
+        let threads = self.thread_count(passport);
+        let told = self.latency.graph(self.graph, passport, &self.conditions_with(threads));
         let (prediction, missing) = match told {
             Ok(prediction) => (Some(prediction), None),
             Err(error) => (None, Some(error.to_string())),
@@ -224,29 +229,29 @@ impl Asked<'_> {
         DeviceTime { id, name, origin: passport.origin, threads, prediction, missing }
     }
 
-    fn operators(&self, passport: &Passport) -> Option<Vec<OperatorTime>> {
-        let conditions = self.conditions(self.threads(passport));
+    fn predict_operators(&self, passport: &Passport) -> Option<Vec<GraphOperatorTime>> {
+        let conditions = self.conditions_with(self.thread_count(passport));
         let times = self.latency.operators(self.graph, passport, &conditions).ok()?;
-        let told = times.into_iter().map(|one| OperatorTime {
-            seconds: one.seconds,
-            share: one.share,
-            within: one.within,
+        let map = times.into_iter().map(|time| GraphOperatorTime {
+            seconds: time.seconds,
+            share: time.share,
+            within: time.within,
         });
-        Some(told.collect())
+        Some(map.collect())
     }
 }
 
 /// The passport that was named, else the first with a prediction.
-fn chosen(
-    store: &Store,
+fn choose_passport(
+    store: &RecordStore,
     name: Option<&str>,
     passports: &[Passport],
     devices: &[DeviceTime],
-) -> Result<Option<Passport>, Problem> {
+) -> Result<Option<Passport>, ProblemDetails> {
     match name {
-        Some(name) => match passport::find(Some(store), name) {
+        Some(name) => match passport::find_passport(Some(store), name) {
             Some(found) => Ok(Some(found)),
-            None => Err(Problem::bad_field(
+            None => Err(ProblemDetails::bad_field(
                 "device",
                 name,
                 "id, name or alias of a passport; `metier device list` lists them",
@@ -260,32 +265,35 @@ fn chosen(
 }
 
 /// Runs of the same file with what would have been predicted for each: for its device, runtime, threads and shapes.
-struct Beside<'a> {
-    store: &'a Store,
-    asked: &'a Asked<'a>,
+struct MeasuredRunReader<'a> {
+    store: &'a RecordStore,
+    asked: &'a GraphQuery<'a>,
     body: &'a [u8],
     passports: Vec<Passport>,
     /// The graph by shapes of its inputs; `None` where these do not fit.
-    graphs: BTreeMap<BTreeMap<String, Vec<u64>>, Option<Analysis>>,
+    graphs: BTreeMap<BTreeMap<String, Vec<u64>>, Option<GraphAnalysis>>,
 }
 
-fn measured(
-    store: &Store,
-    digest: Digest,
-    asked: &Asked,
+fn measured_runs(
+    store: &RecordStore,
+    digest: ContentDigest,
+    asked: &GraphQuery,
     body: &[u8],
     passports: &[Passport],
-) -> Result<Vec<Measured>, metier_store::Error> {
+) -> Result<Vec<MeasuredRun>, metier_store::Error> {
     let mut runs = Vec::new();
     for workload in store.workloads()?.into_iter().filter(|workload| workload.digest == Some(digest)) {
-        let filter =
-            RunFilter { workload: Some(workload.id.to_string()), limit: MOST_RUNS, ..RunFilter::default() };
+        let filter = RunFilter {
+            workload: Some(workload.id.to_string()),
+            limit: MAX_MEASURED_RUNS,
+            ..RunFilter::default()
+        };
         for row in store.runs(&filter)?.runs {
             runs.extend(store.run(row.id)?);
         }
     }
     runs.sort_by_key(|run| std::cmp::Reverse(run.started));
-    runs.truncate(MOST_RUNS as usize);
+    runs.truncate(MAX_MEASURED_RUNS as usize);
     if runs.is_empty() {
         return Ok(Vec::new());
     }
@@ -293,21 +301,21 @@ fn measured(
     let is_known = |device: &Device| passports.iter().any(|passport| passport.id == device.id.as_str());
     let others = store.devices()?.into_iter().filter(|device| !is_known(device)).map(latency::unmeasured);
     let passports = passports.iter().cloned().chain(others).collect();
-    let mut beside = Beside { store, asked, body, passports, graphs: BTreeMap::new() };
-    Ok(runs.iter().map(|run| beside.one(run)).collect())
+    let mut beside = MeasuredRunReader { store, asked, body, passports, graphs: BTreeMap::new() };
+    Ok(runs.iter().map(|run| beside.compare_run(run)).collect())
 }
 
-impl Beside<'_> {
-    fn one(&mut self, run: &Run) -> Measured {
+impl MeasuredRunReader<'_> {
+    fn compare_run(&mut self, run: &Run) -> MeasuredRun {
         let graph = run.context.graph.as_ref();
         let stage = run.stages.iter().find(|stage| stage.name == "inference");
         // What cannot be read of one run is no reason to tell nothing of it.
-        let learned = runs::seconds(self.store, run, LARGEST_RESULT).ok().flatten();
-        let (prediction, missing) = match self.predicted(run) {
+        let learned = run_trials::seconds(self.store, run, MAX_RESULT_BYTES).ok().flatten();
+        let (prediction, missing) = match self.predict_run(run) {
             Ok(prediction) => (Some(prediction), None),
             Err(why) => (None, Some(why)),
         };
-        Measured {
+        MeasuredRun {
             run: run.id,
             device: run.device.clone(),
             started: run.started,
@@ -320,22 +328,30 @@ impl Beside<'_> {
         }
     }
 
-    fn predicted(&mut self, run: &Run) -> Result<Prediction, String> {
+    fn predict_run(&mut self, run: &Run) -> Result<Prediction, String> {
         let unknown = || format!("nothing is known of {}", run.device.name);
-        let passport =
-            self.passports.iter().find(|one| one.id == run.device.id.as_str()).ok_or_else(unknown)?;
+        let passport = self
+            .passports
+            .iter()
+            .find(|passport| passport.id == run.device.id.as_str())
+            .ok_or_else(unknown)?;
         let used = run.context.graph.as_ref();
-        let threads = used.map_or_else(|| self.asked.threads(passport), |used| used.threads);
-        let mut conditions = self.asked.conditions(threads);
+        let threads = used.map_or_else(|| self.asked.thread_count(passport), |used| used.threads);
+        let mut conditions = self.asked.conditions_with(threads);
         // What else ran meanwhile made it slower, and is known.
         conditions.cpu_load = run.host.others_ratio.map(|others| Ratio(others.get().clamp(0.0, 1.0)));
         let mut graph = self.asked.graph;
         if let Some(used) = used {
             conditions.runtime = used.runtime.clone();
             let bound = || {
-                let (limits, shapes) = (metier_onnx::Limits::default(), used.shapes.clone());
-                let model = metier_onnx::read(self.body, &limits).ok()?;
-                metier_onnx::analyse(&model, &Bindings { shapes, ..Bindings::default() }, &limits).ok()
+                let (limits, shapes) = (metier_onnx::OnnxLimits::default(), used.shapes.clone());
+                let model = metier_onnx::read_onnx(self.body, &limits).ok()?;
+                metier_onnx::analyse_graph(
+                    &model,
+                    &ShapeBindings { shapes, ..ShapeBindings::default() },
+                    &limits,
+                )
+                .ok()
             };
             let with_shapes = self.graphs.entry(used.shapes.clone()).or_insert_with(bound);
             graph = with_shapes.as_ref().ok_or("its shapes do not fit the graph")?;
@@ -344,9 +360,9 @@ impl Beside<'_> {
     }
 }
 
-fn failed(error: latency::Error) -> Problem {
+fn latency_problem(error: latency::LatencyError) -> ProblemDetails {
     match error {
-        latency::Error::Store(error) => storage::problem(error),
-        other => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, other.to_string()),
+        latency::LatencyError::Store(error) => storage::store_problem(error),
+        other => ProblemDetails::new(StatusCode::INTERNAL_SERVER_ERROR, other.to_string()),
     }
 }

@@ -7,19 +7,22 @@ pub mod doctor;
 pub mod graphs;
 pub mod power;
 pub mod power_predictors;
-pub mod processes;
+pub mod process_tree;
 pub mod runs;
 pub mod series;
 pub mod sessions;
 pub mod trend;
 
-use metier_store::Store;
+use metier_store::RecordStore;
 use metier_types::{Run, RunId};
 
-use crate::http::problem::Problem;
+use crate::http::problem::ProblemDetails;
 use crate::storage;
 
 /// A run that must be there.
-fn run(store: &Store, id: RunId) -> Result<Run, Problem> {
-    store.run(id).map_err(storage::problem)?.ok_or_else(|| Problem::not_found("run", &id.to_string()))
+fn load_run(store: &RecordStore, id: RunId) -> Result<Run, ProblemDetails> {
+    store
+        .run(id)
+        .map_err(storage::store_problem)?
+        .ok_or_else(|| ProblemDetails::not_found("run", &id.to_string()))
 }

@@ -3,32 +3,32 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use metier_device::sensors::Covers;
-use metier_linux::cgroup::naming::Kind;
-use metier_linux::consumers::Who;
-use metier_power::ledger::{ENTRIES, Entry, How, PARTS};
-use metier_types::schema::{Schema, Versioned};
-use metier_types::{MissingFields, Ratio, Seconds, Timestamp, Watts};
+use metier_device::sensors::MeterScope;
+use metier_linux::cgroup::group_identity::CgroupKind;
+use metier_linux::cpu_consumers::ConsumerIdentity;
+use metier_power::ledger::{IdleMethod, LedgerEntry, MAX_ENTRIES, MAX_NAMED_PARTS};
+use metier_types::schema::{RecordSchema, VersionedRecord};
+use metier_types::{MissingFields, Ratio, Seconds, UtcTimestamp, Watts};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::power_predictors::{PowerMachine, PowerPredictor};
-use crate::app::App;
-use crate::http::parameter::{Form, Parameter};
-use crate::http::problem::Problem;
-use crate::http::{Call, Reply};
-use crate::power::{Seen, Watch};
+use crate::app_state::SharedAppState;
+use crate::http::parameter::{ParameterForm, RouteParameter};
+use crate::http::problem::ProblemDetails;
+use crate::http::{HandlerRequest, HandlerResponse};
+use crate::power::{PowerHistory, PowerMonitor};
 
 /// How much of it.
-pub const PARAMETERS: &[Parameter] = &[
-    Parameter::query(
+pub const PARAMETERS: &[RouteParameter] = &[
+    RouteParameter::query(
         "last",
-        Form::Whole { least: 1, most: ENTRIES as i64, otherwise: Some(ENTRIES as i64) },
+        ParameterForm::Whole { least: 1, most: MAX_ENTRIES as i64, otherwise: Some(MAX_ENTRIES as i64) },
         "How many of the latest entries.",
     ),
-    Parameter::query(
+    RouteParameter::query(
         "top",
-        Form::Whole { least: 0, most: PARTS as i64, otherwise: Some(10) },
+        ParameterForm::Whole { least: 0, most: MAX_NAMED_PARTS as i64, otherwise: Some(10) },
         "How many of those that take most are told by name.",
     ),
 ];
@@ -38,23 +38,23 @@ pub const PARAMETERS: &[Parameter] = &[
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NodePower {
     /// `metier.node-power/1`.
-    pub schema: Schema<NodePower>,
+    pub schema: RecordSchema<NodePower>,
     /// How often one looks.
     pub interval_seconds: Seconds,
     /// This machine.
     pub machine: PowerMachine,
     /// What the figures are of.
-    pub covers: PowerOf,
+    pub covers: PowerCoverage,
     /// The meters that `measured` is the sum of.
     pub meters: Vec<String>,
     /// The predictor that `estimated` is of.
-    pub predictor: Option<EstimatedBy>,
+    pub predictor: Option<NodePowerPredictor>,
     /// How the idle part was found.
-    pub idle_from: IdleFrom,
+    pub idle_from: IdlePowerSource,
     /// The estimate against the meter, over all entries that are told.
-    pub compared: Option<AgainstMeter>,
+    pub compared: Option<MeterComparison>,
     /// The moment that `times` count from.
-    pub since: Option<Timestamp>,
+    pub since: Option<UtcTimestamp>,
     /// The end of each entry.
     pub times: Vec<Seconds>,
     /// Processors that were busy, on average.
@@ -79,14 +79,14 @@ pub struct NodePower {
     pub missing: MissingFields,
 }
 
-impl Versioned for NodePower {
+impl VersionedRecord for NodePower {
     const SCHEMA: &'static str = "metier.node-power/1";
 }
 
 /// What figures of power are of.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum PowerOf {
+pub enum PowerCoverage {
     /// The whole machine.
     Platform,
     /// The processor.
@@ -98,7 +98,7 @@ pub enum PowerOf {
 /// How the idle part was found.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum IdleFrom {
+pub enum IdlePowerSource {
     /// A line through what was measured, over how busy the processors were.
     MeterFitted,
     /// The least that was measured.
@@ -109,7 +109,7 @@ pub enum IdleFrom {
 
 /// The predictor that estimates the node.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct EstimatedBy {
+pub struct NodePowerPredictor {
     /// Its pipeline; `fallback` where none fits this machine and what is known of its use.
     pub pipeline: String,
     /// Its name; of the fallback the class of the processor.
@@ -126,7 +126,7 @@ pub struct EstimatedBy {
 
 /// The estimate against the meter.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct AgainstMeter {
+pub struct MeterComparison {
     /// Entries that have both.
     pub entries: usize,
     /// Mean of the absolute differences.
@@ -166,78 +166,81 @@ pub struct ConsumerOwner {
 }
 
 impl ConsumerOwner {
-    fn of(who: &Who, names: &HashMap<String, String>) -> Option<Self> {
+    fn from_consumer(who: &ConsumerIdentity, names: &HashMap<String, String>) -> Option<Self> {
         let (kind, id) = match who.owner.as_ref()? {
-            Kind::Container(id) => ("container", id),
-            Kind::Pod(id) => ("pod", id),
-            Kind::Run(id) => ("run", id),
-            Kind::Unit(id) => ("unit", id),
+            CgroupKind::Container(id) => ("container", id),
+            CgroupKind::Pod(id) => ("pod", id),
+            CgroupKind::Run(id) => ("run", id),
+            CgroupKind::Unit(id) => ("unit", id),
         };
         Some(Self { kind, id: id.clone(), name: names.get(id).cloned() })
     }
 }
 
 /// What is running that looks at the node's power.
-pub fn watch(app: &App) -> Result<&Watch, Problem> {
+pub fn power_monitor(app: &SharedAppState) -> Result<&PowerMonitor, ProblemDetails> {
     app.power.as_ref().map(|sampler| &*sampler.watch).ok_or_else(|| {
-        Problem::unavailable(
+        ProblemDetails::unavailable(
             "this server does not look at the power of its node; start it without --no-power to see it",
         )
     })
 }
 
 /// The power of this node.
-pub fn power(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let watch = watch(app)?;
+pub fn get_node_power(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<HandlerResponse, ProblemDetails> {
+    let watch = power_monitor(app)?;
     let whole =
-        |name: &str| call.arguments.whole(name).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    let told = told(watch, &watch.seen(), whole("last"), whole("top"));
-    Reply::json(&told)
+        |name: &str| call.arguments.integer(name).and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    let power = render_node_power(watch, &watch.lock_history(), whole("last"), whole("top"));
+    HandlerResponse::json(&power)
 }
 
 /// To milliwatts: more is noise, and longer.
-fn short(watts: f64) -> Watts {
+fn round_milliwatts(watts: f64) -> Watts {
     Watts((watts * 1000.0).round() / 1000.0)
 }
 
-fn told(watch: &Watch, seen: &Seen, last: usize, top: usize) -> NodePower {
+fn render_node_power(watch: &PowerMonitor, seen: &PowerHistory, last: usize, top: usize) -> NodePower {
     let view = seen.ledger.view(last, top);
     let since = view.entries.first().map(|entry| entry.at);
-    let list = |of: &dyn Fn(&Entry<Arc<Who>>) -> Option<f64>| -> Vec<Option<Watts>> {
-        view.entries.iter().map(|entry| of(entry).map(short)).collect()
+    let list = |of: &dyn Fn(&LedgerEntry<Arc<ConsumerIdentity>>) -> Option<f64>| -> Vec<Option<Watts>> {
+        view.entries.iter().map(|entry| of(entry).map(round_milliwatts)).collect()
     };
-    let all = |watts: &[Option<f64>]| watts.iter().map(|watts| watts.map(short)).collect();
-    let consumers = view.consumers.iter().map(|one| PowerConsumer {
-        name: one.who.name.clone(),
-        owner: ConsumerOwner::of(&one.who, &seen.names),
-        processes: seen.processes.get(&one.who).copied().unwrap_or_default(),
-        mean_watts: short(one.mean),
-        watts: all(&one.watts),
+    let all = |watts: &[Option<f64>]| watts.iter().map(|watts| watts.map(round_milliwatts)).collect();
+    let consumers = view.consumers.iter().map(|consumer| PowerConsumer {
+        name: consumer.who.name.clone(),
+        owner: ConsumerOwner::from_consumer(&consumer.who, &seen.names),
+        processes: seen.processes.get(&consumer.who).copied().unwrap_or_default(),
+        mean_watts: round_milliwatts(consumer.mean),
+        watts: all(&consumer.watts),
     });
     NodePower {
-        schema: Schema::new(),
+        schema: RecordSchema::new(),
         interval_seconds: Seconds(watch.power.interval.as_secs_f64()),
-        machine: PowerMachine::of(watch.power.estimator.machine()),
+        machine: PowerMachine::from_spec(watch.power.estimator.machine()),
         covers: match seen.meter.as_ref().map(|(covers, _)| covers) {
-            None | Some(Covers::Platform) => PowerOf::Platform,
-            Some(Covers::Package) => PowerOf::Package,
-            Some(Covers::PackageAndMemory) => PowerOf::PackageAndMemory,
+            None | Some(MeterScope::Platform) => PowerCoverage::Platform,
+            Some(MeterScope::Package) => PowerCoverage::Package,
+            Some(MeterScope::PackageAndMemory) => PowerCoverage::PackageAndMemory,
         },
         meters: seen.meter.as_ref().map(|(_, names)| names.clone()).unwrap_or_default(),
-        predictor: seen.predictor.as_ref().map(|inforce| EstimatedBy::of(watch, inforce)),
+        predictor: seen.predictor.as_ref().map(|inforce| NodePowerPredictor::from_active(watch, inforce)),
         idle_from: match seen.ledger.how() {
-            How::Fitted => IdleFrom::MeterFitted,
-            How::Least => IdleFrom::MeterLeast,
-            How::Predicted => IdleFrom::Predictor,
+            IdleMethod::Fitted => IdlePowerSource::MeterFitted,
+            IdleMethod::Least => IdlePowerSource::MeterLeast,
+            IdleMethod::Predicted => IdlePowerSource::Predictor,
         },
-        compared: view.compared.map(|one| AgainstMeter {
-            entries: one.entries,
-            mae_watts: short(one.mae),
-            mape_ratio: one.mape.map(Ratio),
-            bias_watts: short(one.bias),
-            inside_ratio: one.inside.map(|(of, inside)| Ratio(inside as f64 / of as f64)),
+        compared: view.compared.map(|comparison| MeterComparison {
+            entries: comparison.entries,
+            mae_watts: round_milliwatts(comparison.mae),
+            mape_ratio: comparison.mape.map(Ratio),
+            bias_watts: round_milliwatts(comparison.bias),
+            inside_ratio: comparison.inside.map(|(of, inside)| Ratio(inside as f64 / of as f64)),
         }),
-        since: since.and_then(|at| Timestamp::from_millisecond(at).ok()),
+        since: since.and_then(|at| UtcTimestamp::from_millisecond(at).ok()),
         times: view
             .entries
             .iter()
@@ -249,7 +252,7 @@ fn told(watch: &Watch, seen: &Seen, last: usize, top: usize) -> NodePower {
             .map(|entry| entry.busy_cores.map(|cores| (cores * 1000.0).round() / 1000.0))
             .collect(),
         measured: list(&|entry| entry.measured),
-        estimated: list(&|entry| entry.estimated.map(|one| one.watts)),
+        estimated: list(&|entry| entry.estimated.map(|power| power.watts)),
         low: list(&|entry| entry.estimated?.interval.map(|(low, _)| low)),
         high: list(&|entry| entry.estimated?.interval.map(|(_, high)| high)),
         idle: list(&|entry| entry.parts.as_ref().map(|parts| parts.idle)),

@@ -1,20 +1,20 @@
 //! All predictors of power that are known, with their errors by component, by the machine that they were learned on.
 
 use metier_power::defaults;
+use metier_power::kepler_terms::{EnergySource, FeatureGroup, OutputType};
 use metier_power::node::MachineSpec;
 use metier_power::selection::{ListedPredictor, PredictorFilter, list};
-use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
-use metier_types::schema::{Schema, Versioned};
+use metier_types::schema::{RecordSchema, VersionedRecord};
 use metier_types::{Bytes, Hertz, Ratio, Watts};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::power::{EstimatedBy, watch};
-use crate::app::App;
-use crate::http::parameter::{Form, Parameter};
-use crate::http::problem::Problem;
-use crate::http::{Call, Reply};
-use crate::power::{InForce, Watch};
+use super::power::{NodePowerPredictor, power_monitor};
+use crate::app_state::SharedAppState;
+use crate::http::parameter::{ParameterForm, RouteParameter};
+use crate::http::problem::ProblemDetails;
+use crate::http::{HandlerRequest, HandlerResponse};
+use crate::power::{ActivePowerPredictor, PowerMonitor};
 
 const SOURCES: &[&str] = &["rapl-sysfs", "rapl-msr", "acpi", "hmc", "redfish", "trained_power_model"];
 const OUTPUT_TYPES: &[&str] = &["AbsPower", "DynPower"];
@@ -31,30 +31,30 @@ const GROUPS: &[&str] = &[
 ];
 
 /// What narrows the list.
-pub const PARAMETERS: &[Parameter] = &[
-    Parameter::query("pipeline", Form::Text(200), "Of that pipeline."),
-    Parameter::query("source", Form::OneOf(SOURCES), "For that source of energy."),
-    Parameter::query("output_type", Form::OneOf(OUTPUT_TYPES), "With idle power or without."),
-    Parameter::query("feature_group", Form::OneOf(GROUPS), "That look at these features."),
-    Parameter::query("trainer", Form::Text(100), "Learned by that trainer."),
-    Parameter::query(
+pub const PARAMETERS: &[RouteParameter] = &[
+    RouteParameter::query("pipeline", ParameterForm::Text(200), "Of that pipeline."),
+    RouteParameter::query("source", ParameterForm::OneOf(SOURCES), "For that source of energy."),
+    RouteParameter::query("output_type", ParameterForm::OneOf(OUTPUT_TYPES), "With idle power or without."),
+    RouteParameter::query("feature_group", ParameterForm::OneOf(GROUPS), "That look at these features."),
+    RouteParameter::query("trainer", ParameterForm::Text(100), "Learned by that trainer."),
+    RouteParameter::query(
         "node_type",
-        Form::Whole { least: 0, most: u32::MAX as i64, otherwise: None },
+        ParameterForm::Whole { least: 0, most: u32::MAX as i64, otherwise: None },
         "Of that node type.",
     ),
-    Parameter::query(
+    RouteParameter::query(
         "usable",
-        Form::OneOf(&["true", "false"]),
+        ParameterForm::OneOf(&["true", "false"]),
         "Only those that can answer here, or only those that cannot.",
     ),
-    Parameter::query(
+    RouteParameter::query(
         "from",
-        Form::Whole { least: 0, most: 1_000_000, otherwise: Some(0) },
+        ParameterForm::Whole { least: 0, most: 1_000_000, otherwise: Some(0) },
         "How many of the first are passed over.",
     ),
-    Parameter::query(
+    RouteParameter::query(
         "limit",
-        Form::Whole { least: 1, most: 1000, otherwise: Some(200) },
+        ParameterForm::Whole { least: 1, most: 1000, otherwise: Some(200) },
         "How many are told.",
     ),
 ];
@@ -63,7 +63,7 @@ pub const PARAMETERS: &[Parameter] = &[
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PowerPredictorList {
     /// `metier.power-predictor-list/1`.
-    pub schema: Schema<PowerPredictorList>,
+    pub schema: RecordSchema<PowerPredictorList>,
     /// This machine.
     pub machine: PowerMachine,
     /// How many fit.
@@ -76,7 +76,7 @@ pub struct PowerPredictorList {
     pub fallback: Option<PowerFallback>,
 }
 
-impl Versioned for PowerPredictorList {
+impl VersionedRecord for PowerPredictorList {
     const SCHEMA: &'static str = "metier.power-predictor-list/1";
 }
 
@@ -104,7 +104,7 @@ pub struct PowerPredictor {
     /// How much that machine is like this one, 0 to 1.
     pub similarity: Option<f64>,
     /// Its errors on rows that it was not learned from, the worst component first; empty where nobody wrote them down.
-    pub errors: Vec<PowerError>,
+    pub errors: Vec<PowerComponentError>,
     /// Whether it can answer here; a pickle can only be given away.
     pub is_usable: bool,
     /// Whether the estimator answers with it now.
@@ -113,7 +113,7 @@ pub struct PowerPredictor {
 
 /// How wrong a predictor is about one component.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct PowerError {
+pub struct PowerComponentError {
     /// Which; `null` where only an error of all is known.
     pub component: Option<&'static str>,
     /// Mean of the absolute errors.
@@ -139,7 +139,7 @@ pub struct PowerMachine {
 
 impl PowerMachine {
     /// The same in units of ours.
-    pub fn of(spec: &MachineSpec) -> Self {
+    pub fn from_spec(spec: &MachineSpec) -> Self {
         Self {
             processor: spec.processor.clone(),
             cores: spec.cores,
@@ -185,55 +185,55 @@ pub struct PowerFallback {
 }
 
 impl PowerPredictor {
-    fn of(one: &ListedPredictor<'_>, in_use: &dyn Fn(&ListedPredictor<'_>) -> bool) -> Self {
-        let model = one.model;
+    fn from_listed(predictor: &ListedPredictor<'_>, in_use: &dyn Fn(&ListedPredictor<'_>) -> bool) -> Self {
+        let model = predictor.model;
         Self {
-            pipeline: one.pipeline.name.clone(),
+            pipeline: predictor.pipeline.name.clone(),
             name: model.full_name.clone(),
             trainer: model.name.trainer.clone(),
             source: model.source.name(),
             output_type: model.output_type.name(),
             feature_group: model.group.name(),
             node_type: model.name.node_type,
-            machine: one.machine.map(|entry| PowerMachine::of(&entry.spec)),
-            machines: one.machine.map(|entry| entry.members.len()),
-            similarity: one.similarity,
-            errors: one
+            machine: predictor.machine.map(|entry| PowerMachine::from_spec(&entry.spec)),
+            machines: predictor.machine.map(|entry| entry.members.len()),
+            similarity: predictor.similarity,
+            errors: predictor
                 .errors
                 .iter()
-                .map(|error| PowerError {
+                .map(|error| PowerComponentError {
                     component: error.component.map(|component| component.name()),
                     mae_watts: error.mae.map(Watts),
                     mape_ratio: error.mape.map(|percent| Ratio(percent / 100.0)),
                 })
                 .collect(),
             is_usable: model.is_usable(),
-            is_in_use: in_use(one),
+            is_in_use: in_use(predictor),
         }
     }
 }
 
 /// Whether the estimator has answered with a predictor since its pipelines were read.
-fn in_use(watch: &Watch) -> impl Fn(&ListedPredictor<'_>) -> bool {
+fn in_use_filter(watch: &PowerMonitor) -> impl Fn(&ListedPredictor<'_>) -> bool {
     let known = watch.power.estimator.in_use();
-    move |one: &ListedPredictor<'_>| {
+    move |predictor: &ListedPredictor<'_>| {
         known.iter().any(|used| {
-            used.pipeline == one.pipeline.name
-                && used.predictor == one.model.full_name
-                && used.group == one.model.group.name()
-                && used.output_type == one.model.output_type
-                && used.source.components() == one.model.source.components()
+            used.pipeline == predictor.pipeline.name
+                && used.predictor == predictor.model.full_name
+                && used.group == predictor.model.group.name()
+                && used.output_type == predictor.model.output_type
+                && used.source.components() == predictor.model.source.components()
         })
     }
 }
 
 /// Where a pipeline comes from, where that is known.
-fn origin(pipeline: &str) -> Option<String> {
+fn pipeline_origin(pipeline: &str) -> Option<String> {
     let shipped = defaults::shipped().ok()?;
     (shipped.pipeline.name == pipeline).then(|| shipped.provenance.clone())
 }
 
-fn fallback(machine: &MachineSpec) -> Option<PowerFallback> {
+fn power_fallback(machine: &MachineSpec) -> Option<PowerFallback> {
     let shipped = defaults::shipped().ok()?;
     let class = shipped.class(machine.processor.as_deref())?;
     Some(PowerFallback {
@@ -247,25 +247,25 @@ fn fallback(machine: &MachineSpec) -> Option<PowerFallback> {
     })
 }
 
-impl EstimatedBy {
+impl NodePowerPredictor {
     /// The predictor in force, with all that is known of it.
-    pub fn of(watch: &Watch, inforce: &InForce) -> Self {
+    pub fn from_active(watch: &PowerMonitor, inforce: &ActivePowerPredictor) -> Self {
         let about = &inforce.about;
         let machine = watch.power.estimator.machine();
         let registry = watch.power.estimator.registry();
-        let wanted = PredictorFilter {
+        let filter = PredictorFilter {
             pipeline: Some(about.pipeline.clone()),
             group: FeatureGroup::named(&about.group),
             output_type: Some(about.output_type),
             ..PredictorFilter::default()
         };
-        let known = list(&registry, &wanted, machine);
-        let found = known.iter().find(|one| {
-            one.model.full_name == about.predictor
-                && one.model.source.components() == about.source.components()
+        let known = list(&registry, &filter, machine);
+        let found = known.iter().find(|predictor| {
+            predictor.model.full_name == about.predictor
+                && predictor.model.source.components() == about.source.components()
         });
         let of_class = || {
-            let class = fallback(machine)?;
+            let class = power_fallback(machine)?;
             let name = if class.class.is_empty() { "all processors" } else { class.class.as_str() };
             Some(format!(
                 "idle and full power a core, the medians of {} published machines ({name}), scaled to the cores of this one",
@@ -275,37 +275,41 @@ impl EstimatedBy {
         Self {
             pipeline: about.pipeline.clone(),
             name: about.predictor.clone(),
-            origin: origin(&about.pipeline)
+            origin: pipeline_origin(&about.pipeline)
                 .or_else(|| if about.group.is_empty() { of_class() } else { None })
                 .unwrap_or_else(|| format!("pipeline {}", about.pipeline)),
             in_range: inforce.in_range,
             core_ratio: Ratio(inforce.core_ratio),
-            about: found.map(|one| PowerPredictor::of(one, &|_| true)),
+            about: found.map(|predictor| PowerPredictor::from_listed(predictor, &|_| true)),
         }
     }
 }
 
 /// All predictors of power.
-pub fn predictors(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let watch = watch(app)?;
+pub fn list_power_predictors(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<HandlerResponse, ProblemDetails> {
+    let watch = power_monitor(app)?;
     let arguments = &call.arguments;
     let text = |name: &str| arguments.text(name).map(str::to_string);
-    let wanted = PredictorFilter {
+    let filter = PredictorFilter {
         pipeline: text("pipeline"),
-        source: arguments.text("source").and_then(Source::named),
+        source: arguments.text("source").and_then(EnergySource::named),
         output_type: arguments.text("output_type").and_then(OutputType::named),
         group: arguments.text("feature_group").and_then(FeatureGroup::named),
         name: None,
         trainer: text("trainer"),
-        node_type: arguments.whole("node_type").and_then(|number| u32::try_from(number).ok()),
+        node_type: arguments.integer("node_type").and_then(|number| u32::try_from(number).ok()),
         is_usable: arguments.text("usable").map(|usable| usable == "true"),
     };
-    let whole = |name: &str| arguments.whole(name).and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+    let whole =
+        |name: &str| arguments.integer(name).and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
     let machine = watch.power.estimator.machine();
     let registry = watch.power.estimator.registry();
-    let all = list(&registry, &wanted, machine);
-    let is_in_use = in_use(watch);
-    let told = all.iter().skip(whole("from")).take(whole("limit"));
+    let all = list(&registry, &filter, machine);
+    let is_in_use = in_use_filter(watch);
+    let take = all.iter().skip(whole("from")).take(whole("limit"));
     let pipelines = registry.pipelines.iter().map(|pipeline| PowerPipeline {
         name: pipeline.name.clone(),
         predictors: pipeline.models.len(),
@@ -314,17 +318,17 @@ pub fn predictors(app: &App, call: &Call) -> Result<Reply, Problem> {
             .sources()
             .into_iter()
             .filter(|source| registry.active(*source).is_some_and(|active| active.name == pipeline.name))
-            .map(Source::name)
+            .map(EnergySource::name)
             .collect(),
-        origin: origin(&pipeline.name),
+        origin: pipeline_origin(&pipeline.name),
     });
-    Reply::json(&PowerPredictorList {
-        schema: Schema::new(),
-        machine: PowerMachine::of(machine),
+    HandlerResponse::json(&PowerPredictorList {
+        schema: RecordSchema::new(),
+        machine: PowerMachine::from_spec(machine),
         total: all.len(),
-        predictors: told.map(|one| PowerPredictor::of(one, &is_in_use)).collect(),
+        predictors: take.map(|predictor| PowerPredictor::from_listed(predictor, &is_in_use)).collect(),
         pipelines: pipelines.collect(),
-        fallback: fallback(machine),
+        fallback: power_fallback(machine),
     })
 }
 
@@ -334,7 +338,7 @@ mod tests {
 
     #[test]
     fn every_word_that_predictors_know_can_be_asked_for() {
-        assert_eq!(SOURCES, Source::ALL.map(Source::name));
+        assert_eq!(SOURCES, EnergySource::ALL.map(EnergySource::name));
         assert_eq!(OUTPUT_TYPES, OutputType::ALL.map(OutputType::name));
         assert_eq!(GROUPS, FeatureGroup::ALL.map(FeatureGroup::name));
     }

@@ -5,34 +5,38 @@
 
 use axum::http::StatusCode;
 use metier_stats::Error;
-use metier_types::schema::{Schema, Versioned};
-use metier_types::{RunId, Series, Values};
+use metier_types::schema::{RecordSchema, VersionedRecord};
+use metier_types::{ColumnValues, RunId, Series};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::app::App;
-use crate::http::parameter::{Form, Parameter};
-use crate::http::problem::Problem;
-use crate::http::{Call, Reply};
+use crate::app_state::SharedAppState;
+use crate::http::parameter::{ParameterForm, RouteParameter};
+use crate::http::problem::ProblemDetails;
+use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
 /// What narrows a time line.
-pub const PARAMETERS: &[Parameter] = &[
-    Parameter::path("id", Form::Run, "The run."),
-    Parameter::query("name", Form::Text(200), "One series by its name; without it all are given."),
-    Parameter::query(
+pub const PARAMETERS: &[RouteParameter] = &[
+    RouteParameter::path("id", ParameterForm::Run, "The run."),
+    RouteParameter::query(
+        "name",
+        ParameterForm::Text(200),
+        "One series by its name; without it all are given.",
+    ),
+    RouteParameter::query(
         "points",
-        Form::Whole { least: 10, most: 200_000, otherwise: Some(4000) },
+        ParameterForm::Whole { least: 10, most: 200_000, otherwise: Some(4000) },
         "How many rows to give of each series at most.",
     ),
-    Parameter::query(
+    RouteParameter::query(
         "from",
-        Form::Whole { least: 0, most: i64::MAX, otherwise: Some(0) },
+        ParameterForm::Whole { least: 0, most: i64::MAX, otherwise: Some(0) },
         "First moment, nanoseconds since the run's start.",
     ),
-    Parameter::query(
+    RouteParameter::query(
         "to",
-        Form::Whole { least: 0, most: i64::MAX, otherwise: Some(i64::MAX) },
+        ParameterForm::Whole { least: 0, most: i64::MAX, otherwise: Some(i64::MAX) },
         "Last moment, nanoseconds since the run's start.",
     ),
 ];
@@ -41,52 +45,56 @@ pub const PARAMETERS: &[Parameter] = &[
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SeriesList {
     /// `metier.series-list/1`.
-    pub schema: Schema<SeriesList>,
+    pub schema: RecordSchema<SeriesList>,
     /// The series, by name.
     pub series: Vec<Series>,
 }
 
-impl Versioned for SeriesList {
+impl VersionedRecord for SeriesList {
     const SCHEMA: &'static str = "metier.series-list/1";
 }
 
 /// The series of a run, or one of them.
-pub fn list(app: &App, call: &Call) -> Result<Reply, Problem> {
+pub fn list_series(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let arguments = &call.arguments;
-    let id: RunId = arguments.needed("id")?;
-    let (from, to) = (arguments.whole("from").unwrap_or(0), arguments.whole("to").unwrap_or(i64::MAX));
+    let id: RunId = arguments.required("id")?;
+    let (from, to) = (arguments.integer("from").unwrap_or(0), arguments.integer("to").unwrap_or(i64::MAX));
     if from > to {
-        return Err(Problem::bad_field("from", &from.to_string(), format!("at most `to`, which is {to}")));
+        return Err(ProblemDetails::bad_field(
+            "from",
+            &from.to_string(),
+            format!("at most `to`, which is {to}"),
+        ));
     }
-    let points = arguments.whole("points").and_then(|n| usize::try_from(n).ok()).unwrap_or(4000);
+    let points = arguments.integer("points").and_then(|n| usize::try_from(n).ok()).unwrap_or(4000);
     let store = app.storage.store()?;
     // An unknown run is told apart from one without series.
-    super::run(&store, id)?;
-    let whole = store.series(id, arguments.text("name")).map_err(storage::problem)?;
+    super::load_run(&store, id)?;
+    let whole = store.series(id, arguments.text("name")).map_err(storage::store_problem)?;
     let mut series = Vec::with_capacity(whole.len());
     // One at a time, so that a whole series is gone before the next is thinned.
     for whole in whole {
-        let mut thin = metier_stats::downsample(&whole, from, to, points).map_err(problem)?;
-        finite(&mut thin);
+        let mut thin = metier_stats::downsample(&whole, from, to, points).map_err(downsample_problem)?;
+        mark_non_finite_absent(&mut thin);
         series.push(thin);
     }
-    Reply::json(&SeriesList { schema: Schema::new(), series })
+    HandlerResponse::json(&SeriesList { schema: RecordSchema::new(), series })
 }
 
-fn problem(error: Error) -> Problem {
+fn downsample_problem(error: Error) -> ProblemDetails {
     match &error {
         Error::TooFewPoints { points, want, .. } => {
             let want = format!("at least {want} for this series, whose gauges each keep their extremes");
-            Problem::bad_field("points", &points.to_string(), want)
+            ProblemDetails::bad_field("points", &points.to_string(), want)
         }
-        _ => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        _ => ProblemDetails::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
 
 /// Turns values that JSON cannot carry into absent ones.
-fn finite(series: &mut Series) {
+fn mark_non_finite_absent(series: &mut Series) {
     for column in &mut series.columns {
-        let Values::Float(values) = &mut column.values else { continue };
+        let ColumnValues::Float(values) = &mut column.values else { continue };
         if values.iter().all(|value| value.is_finite()) {
             continue;
         }
@@ -101,7 +109,7 @@ fn finite(series: &mut Series) {
 
 #[cfg(test)]
 mod tests {
-    use metier_types::{Column, Kind, Unit};
+    use metier_types::{ColumnKind, ColumnUnit, SeriesColumn};
 
     use super::*;
 
@@ -109,16 +117,16 @@ mod tests {
     fn what_json_cannot_carry_becomes_absent() {
         let mut series = Series::new(RunId::new(), "host");
         series.times = vec![0, 1, 2, 3];
-        series.columns.push(Column {
+        series.columns.push(SeriesColumn {
             name: "load1".into(),
-            kind: Kind::Gauge,
-            unit: Unit::Count,
-            values: Values::Float(vec![f64::NAN, 1.5, f64::INFINITY, 2.0]),
+            kind: ColumnKind::Gauge,
+            unit: ColumnUnit::Count,
+            values: ColumnValues::Float(vec![f64::NAN, 1.5, f64::INFINITY, 2.0]),
             absent: vec![3],
         });
-        finite(&mut series);
+        mark_non_finite_absent(&mut series);
         assert_eq!(series.columns[0].absent, [0, 2, 3]);
-        assert_eq!(series.columns[0].values, Values::Float(vec![0.0, 1.5, 0.0, 2.0]));
-        assert_eq!(series.defect(), None);
+        assert_eq!(series.columns[0].values, ColumnValues::Float(vec![0.0, 1.5, 0.0, 2.0]));
+        assert_eq!(series.find_defect(), None);
     }
 }

@@ -6,47 +6,52 @@ use serde_json::{Map, Value, json};
 use crate::http::problem::FieldError;
 
 /// Flags that say nothing about what is measured: metier has its own way for each.
-const IGNORED: [&str; 7] = ["--rm", "--tty", "--interactive", "--detach", "-t", "-i", "-d"];
+const IGNORED_FLAGS: [&str; 7] = ["--rm", "--tty", "--interactive", "--detach", "-t", "-i", "-d"];
 /// Flags with a value that say nothing about what is measured.
-const IGNORED_WITH_VALUE: [&str; 1] = ["--name"];
+const IGNORED_VALUE_FLAGS: [&str; 1] = ["--name"];
 /// Flags that are known and not wanted, and why.
-const UNWANTED: [(&str, &str); 4] = [
+const REJECTED_FLAGS: [(&str, &str); 4] = [
     ("--env-file", "-e NAME=VALUE for each: files of the server are not read for others"),
     ("--privileged", "the devices it needs, with --device"),
     ("--restart", "none: what is measured runs once"),
     ("--pid", "none: what is measured has process ids of its own"),
 ];
 /// What is read, as errors list it.
-const KNOWN: &str = "-v, --mount, -e, --network, --runtime, --gpus, -u, -w, --device, --cap-add, -m, --shm-size, --cpus, --entrypoint";
+const ACCEPTED_FLAGS: &str = "-v, --mount, -e, --network, --runtime, --gpus, -u, -w, --device, --cap-add, -m, --shm-size, --cpus, --entrypoint";
 
 /// Long names of short flags with a value.
-const SHORT: [(char, &str); 5] =
+const SHORT_FLAGS: [(char, &str); 5] =
     [('v', "--volume"), ('e', "--env"), ('u', "--user"), ('w', "--workdir"), ('m', "--memory")];
 
 /// Reads the flags into a run file; `field` is what errors call them.
-pub fn read(field: &str, text: &str, file: &mut Map<String, Value>) -> Result<(), Vec<FieldError>> {
-    let words = metier_session::runfile::words(text).ok_or_else(|| vec![open(field, text)])?;
+pub fn read_docker_flags(
+    field: &str,
+    text: &str,
+    file: &mut Map<String, Value>,
+) -> Result<(), Vec<FieldError>> {
+    let words =
+        metier_session::runfile::split_words(text).ok_or_else(|| vec![unclosed_quote(field, text)])?;
     let mut words = words.into_iter();
     let mut errors = Vec::new();
     while let Some(word) = words.next() {
-        let (flag, value) = match take_apart(&word) {
-            Taken::Ignored => continue,
-            Taken::Flag(flag, value) => (flag, value),
-            Taken::Unknown(want) => {
+        let (flag, value) = match parse_word(&word) {
+            DockerFlagWord::Ignored => continue,
+            DockerFlagWord::Flag(flag, value) => (flag, value),
+            DockerFlagWord::Unknown(want) => {
                 errors.push(FieldError::new(field, &word, want));
                 continue;
             }
         };
         let Some(value) = value.or_else(|| words.next()) else {
             // One that nobody knows needs no value either.
-            let want = match is_known(&flag) {
+            let want = match is_known_flag(&flag) {
                 true => format!("a value after {word}"),
-                false => format!("one of {KNOWN}"),
+                false => format!("one of {ACCEPTED_FLAGS}"),
             };
             errors.push(FieldError::new(field, &word, want));
             continue;
         };
-        if let Err(want) = set(file, &flag, &value) {
+        if let Err(want) = set_flag(file, &flag, &value) {
             errors.push(FieldError::new(field, &format!("{flag} {value}"), want));
         }
     }
@@ -55,11 +60,11 @@ pub fn read(field: &str, text: &str, file: &mut Map<String, Value>) -> Result<()
 }
 
 /// What is wrong with a text that cannot be taken apart.
-pub fn open(field: &str, text: &str) -> FieldError {
+pub fn unclosed_quote(field: &str, text: &str) -> FieldError {
     FieldError::new(field, text, "words with every quote closed, and nothing after a last \\")
 }
 
-enum Taken {
+enum DockerFlagWord {
     Ignored,
     /// A flag by its long name, and its value where it is in the same word.
     Flag(String, Option<String>),
@@ -67,12 +72,12 @@ enum Taken {
     Unknown(String),
 }
 
-fn take_apart(word: &str) -> Taken {
-    if let Some((_, want)) = UNWANTED.iter().find(|(flag, _)| word.split('=').next() == Some(flag)) {
-        return Taken::Unknown((*want).to_string());
+fn parse_word(word: &str) -> DockerFlagWord {
+    if let Some((_, want)) = REJECTED_FLAGS.iter().find(|(flag, _)| word.split('=').next() == Some(flag)) {
+        return DockerFlagWord::Unknown((*want).to_string());
     }
-    if IGNORED.contains(&word) {
-        return Taken::Ignored;
+    if IGNORED_FLAGS.contains(&word) {
+        return DockerFlagWord::Ignored;
     }
     if word.starts_with("--") {
         let (flag, value) = match word.split_once('=') {
@@ -80,33 +85,33 @@ fn take_apart(word: &str) -> Taken {
             None => (word, None),
         };
         // `--rm=true` and its like.
-        if IGNORED.contains(&flag) {
-            return Taken::Ignored;
+        if IGNORED_FLAGS.contains(&flag) {
+            return DockerFlagWord::Ignored;
         }
-        return Taken::Flag(flag.to_string(), value);
+        return DockerFlagWord::Flag(flag.to_string(), value);
     }
     let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
-        return Taken::Unknown(format!(
-            "only flags: {KNOWN}; the image is app_name, its arguments are app_args"
+        return DockerFlagWord::Unknown(format!(
+            "only flags: {ACCEPTED_FLAGS}; the image is app_name, its arguments are app_args"
         ));
     };
     // Short flags without a value may stand before one with a value, in one word: `-itv a:b`.
     let mut rest = letters.chars();
     while let Some(letter) = rest.next() {
-        if let Some((_, long)) = SHORT.iter().find(|(short, _)| *short == letter) {
+        if let Some((_, long)) = SHORT_FLAGS.iter().find(|(short, _)| *short == letter) {
             let value = rest.as_str();
             let value = value.strip_prefix('=').unwrap_or(value);
-            return Taken::Flag((*long).to_string(), (!value.is_empty()).then(|| value.to_string()));
+            return DockerFlagWord::Flag((*long).to_string(), (!value.is_empty()).then(|| value.to_string()));
         }
         if !matches!(letter, 'i' | 't' | 'd') {
-            return Taken::Unknown(format!("one of {KNOWN}"));
+            return DockerFlagWord::Unknown(format!("one of {ACCEPTED_FLAGS}"));
         }
     }
-    Taken::Ignored
+    DockerFlagWord::Ignored
 }
 
-fn is_known(flag: &str) -> bool {
-    set(&mut Map::new(), flag, "").err().is_none_or(|want| want != format!("one of {KNOWN}"))
+fn is_known_flag(flag: &str) -> bool {
+    set_flag(&mut Map::new(), flag, "").err().is_none_or(|want| want != format!("one of {ACCEPTED_FLAGS}"))
 }
 
 /// The list of a field.
@@ -120,16 +125,16 @@ fn part<'a>(file: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<
 }
 
 /// Sets a field; else says what would be right.
-fn set(file: &mut Map<String, Value>, flag: &str, value: &str) -> Result<(), String> {
+fn set_flag(file: &mut Map<String, Value>, flag: &str, value: &str) -> Result<(), String> {
     let (table, name, value) = match flag {
         "--volume" | "--mount" => {
-            let mount = if flag == "--volume" { volume(value)? } else { mount(value)? };
+            let mount = if flag == "--volume" { parse_volume(value)? } else { parse_mount(value)? };
             list(file, "mounts").into_iter().for_each(|mounts| mounts.push(mount.clone()));
             return Ok(());
         }
         "--device" | "--cap-add" => {
             let name = if flag == "--device" { "devices" } else { "capabilities" };
-            let item = if flag == "--device" { value } else { capability(value)? };
+            let item = if flag == "--device" { value } else { parse_capability(value)? };
             let items = part(file, "container").and_then(|container| list(container, name));
             items.into_iter().for_each(|items| items.push(json!(item)));
             return Ok(());
@@ -148,33 +153,33 @@ fn set(file: &mut Map<String, Value>, flag: &str, value: &str) -> Result<(), Str
         "--runtime" => ("container", "runtime", json!(value)),
         "--user" => ("container", "user", json!(value)),
         "--entrypoint" => ("container", "entrypoint", json!([value])),
-        "--shm-size" => ("container", "shared_memory", json!(memory(value)?)),
-        "--gpus" => ("limits", "gpu", json!(gpus(value)?)),
+        "--shm-size" => ("container", "shared_memory", json!(parse_memory(value)?)),
+        "--gpus" => ("limits", "gpu", json!(parse_gpus(value)?)),
         "--cpus" => ("limits", "cpu", json!(value)),
-        "--memory" => ("limits", "memory", json!(memory(value)?)),
-        flag if IGNORED_WITH_VALUE.contains(&flag) => return Ok(()),
-        _ => return Err(format!("one of {KNOWN}")),
+        "--memory" => ("limits", "memory", json!(parse_memory(value)?)),
+        flag if IGNORED_VALUE_FLAGS.contains(&flag) => return Ok(()),
+        _ => return Err(format!("one of {ACCEPTED_FLAGS}")),
     };
     part(file, table).and_then(|table| table.insert(name.to_string(), value));
     Ok(())
 }
 
-const VOLUME: &str = "/SOURCE:/TARGET or /SOURCE:/TARGET:ro, both absolute";
+const VOLUME_SYNTAX: &str = "/SOURCE:/TARGET or /SOURCE:/TARGET:ro, both absolute";
 
-fn volume(value: &str) -> Result<Value, &'static str> {
+fn parse_volume(value: &str) -> Result<Value, &'static str> {
     let parts: Vec<&str> = value.split(':').collect();
     let (source, target, read_only) = match parts.as_slice() {
         [source, target] | [source, target, "rw"] => (source, target, false),
         [source, target, "ro"] => (source, target, true),
-        _ => return Err(VOLUME),
+        _ => return Err(VOLUME_SYNTAX),
     };
     if !source.starts_with('/') || !target.starts_with('/') {
-        return Err(VOLUME);
+        return Err(VOLUME_SYNTAX);
     }
     Ok(json!({ "source": source, "target": target, "read_only": read_only }))
 }
 
-fn mount(value: &str) -> Result<Value, &'static str> {
+fn parse_mount(value: &str) -> Result<Value, &'static str> {
     const WANT: &str = "type=bind,source=/SOURCE,target=/TARGET[,readonly]";
     let (mut source, mut target, mut read_only, mut is_bind) = (None, None, false, false);
     for part in value.split(',') {
@@ -195,7 +200,7 @@ fn mount(value: &str) -> Result<Value, &'static str> {
     }
 }
 
-fn gpus(value: &str) -> Result<&str, &'static str> {
+fn parse_gpus(value: &str) -> Result<&str, &'static str> {
     match value {
         "all" => Ok(value),
         count if count.parse::<u32>().is_ok() => Ok(value),
@@ -203,7 +208,7 @@ fn gpus(value: &str) -> Result<&str, &'static str> {
     }
 }
 
-fn capability(value: &str) -> Result<&str, &'static str> {
+fn parse_capability(value: &str) -> Result<&str, &'static str> {
     let is_name = !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     // All of them are as much as --privileged, which is not wanted either.
     match is_name && !value.eq_ignore_ascii_case("all") {
@@ -213,7 +218,7 @@ fn capability(value: &str) -> Result<&str, &'static str> {
 }
 
 /// `512m` is 512 MiB there; here that is `512Mi`.
-fn memory(value: &str) -> Result<String, &'static str> {
+fn parse_memory(value: &str) -> Result<String, &'static str> {
     let lower = value.to_ascii_lowercase();
     let (number, unit) = match lower.char_indices().next_back() {
         Some((at, 'b')) => (&lower[..at], ""),
@@ -234,7 +239,7 @@ mod tests {
 
     fn of(text: &str) -> Result<Value, Vec<FieldError>> {
         let mut file = Map::new();
-        read("app_docker_args", text, &mut file).map(|()| Value::Object(file))
+        read_docker_flags("app_docker_args", text, &mut file).map(|()| Value::Object(file))
     }
 
     #[test]

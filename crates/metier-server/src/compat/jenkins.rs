@@ -8,66 +8,71 @@
 //! Limits: no multipart forms, no `delay`, no `tree`: the whole of these short records is always sent.
 
 use axum::http::{StatusCode, header};
-use metier_session::queue::{Ask, ask, read_file};
-use metier_session::runfile::words;
-use metier_types::{Asker, Door, Extra, Session, SessionState, Timestamp};
+use metier_session::queue::{SessionSubmission, read_file, submit_session};
+use metier_session::runfile::split_words;
+use metier_types::{ExtraFields, SessionOrigin, SessionRecord, SessionRequester, SessionState, UtcTimestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::docker_flags;
 use crate::api::sessions;
-use crate::app::App;
-use crate::http::parameter::{Form, Parameter};
-use crate::http::problem::{FieldError, Problem};
-use crate::http::{Call, Reply};
+use crate::app_state::SharedAppState;
+use crate::http::parameter::{ParameterForm, RouteParameter};
+use crate::http::problem::{FieldError, ProblemDetails};
+use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
 /// The image, its arguments, and flags of `docker run`.
-pub const FIELDS: [&str; 3] = ["app_name", "app_args", "app_docker_args"];
-const LONGEST: usize = 64 << 10;
-const PLAIN: &str = "text/plain; charset=utf-8";
+pub const BUILD_FIELDS: [&str; 3] = ["app_name", "app_args", "app_docker_args"];
+const MAX_FIELD_CHARS: usize = 64 << 10;
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-const JOB: Parameter = Parameter::path("name", Form::Job, "The job.");
-const NUMBER: Parameter = Parameter::path(
+const JOB_NAME: RouteParameter = RouteParameter::path("name", ParameterForm::Job, "The job.");
+const BUILD_NUMBER: RouteParameter = RouteParameter::path(
     "number",
-    Form::Whole { least: 1, most: i64::MAX, otherwise: None },
+    ParameterForm::Whole { least: 1, most: i64::MAX, otherwise: None },
     "The number of the build.",
 );
-const ITEM: Parameter = Parameter::path(
+const ITEM_NUMBER: RouteParameter = RouteParameter::path(
     "number",
-    Form::Whole { least: 1, most: i64::MAX, otherwise: None },
+    ParameterForm::Whole { least: 1, most: i64::MAX, otherwise: None },
     "The number of the queue's item.",
 );
-const DEPTH: Parameter = Parameter::query(
+const DEPTH: RouteParameter = RouteParameter::query(
     "depth",
-    Form::Whole { least: 0, most: 10, otherwise: None },
+    ParameterForm::Whole { least: 0, most: 10, otherwise: None },
     "Of no effect; clients send it.",
 );
-const TREE: Parameter = Parameter::query("tree", Form::Text(1000), "Of no effect; clients send it.");
+const TREE: RouteParameter =
+    RouteParameter::query("tree", ParameterForm::Text(1000), "Of no effect; clients send it.");
 
 /// To start a build; the fields may stand in the query or in the body.
-pub const START: &[Parameter] = &[
-    JOB,
-    Parameter::query("app_name", Form::Text(LONGEST), "The image."),
-    Parameter::query("app_args", Form::Text(LONGEST), "Its arguments, as a shell would take them apart."),
-    Parameter::query("app_docker_args", Form::Text(LONGEST), "Flags of `docker run`."),
+pub const START_PARAMETERS: &[RouteParameter] = &[
+    JOB_NAME,
+    RouteParameter::query("app_name", ParameterForm::Text(MAX_FIELD_CHARS), "The image."),
+    RouteParameter::query(
+        "app_args",
+        ParameterForm::Text(MAX_FIELD_CHARS),
+        "Its arguments, as a shell would take them apart.",
+    ),
+    RouteParameter::query("app_docker_args", ParameterForm::Text(MAX_FIELD_CHARS), "Flags of `docker run`."),
 ];
-pub const OF_JOB: &[Parameter] = &[JOB, DEPTH, TREE];
-pub const OF_BUILD: &[Parameter] = &[JOB, NUMBER, DEPTH, TREE];
+pub const JOB_PARAMETERS: &[RouteParameter] = &[JOB_NAME, DEPTH, TREE];
+pub const BUILD_PARAMETERS: &[RouteParameter] = &[JOB_NAME, BUILD_NUMBER, DEPTH, TREE];
 /// Of an item of the queue.
-pub const OF_ITEM: &[Parameter] = &[ITEM, DEPTH, TREE];
+pub const ITEM_PARAMETERS: &[RouteParameter] = &[ITEM_NUMBER, DEPTH, TREE];
 /// To cancel an item.
-pub const CANCEL: &[Parameter] = &[Parameter::needed(
+pub const CANCEL_PARAMETERS: &[RouteParameter] = &[RouteParameter::required_query(
     "id",
-    Form::Whole { least: 1, most: i64::MAX, otherwise: None },
+    ParameterForm::Whole { least: 1, most: i64::MAX, otherwise: None },
     "The number of the queue's item.",
 )];
 
 /// What starts a build, as a form.
 #[derive(Debug, Serialize, JsonSchema)]
 #[allow(dead_code, reason = "describes a form")]
-pub struct Parameters {
+pub struct JenkinsBuildRequest {
     /// The image.
     app_name: String,
     /// Its arguments, as a shell would take them apart.
@@ -80,7 +85,7 @@ pub struct Parameters {
 
 /// A build, with the fields of Jenkins that clients read.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Build {
+pub struct JenkinsBuild {
     #[serde(rename = "_class")]
     class: &'static str,
     number: u64,
@@ -111,7 +116,7 @@ pub struct Build {
 
 /// An item of the queue, with the fields of Jenkins that clients read.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Item {
+pub struct JenkinsQueueItem {
     #[serde(rename = "_class")]
     class: &'static str,
     id: u64,
@@ -130,7 +135,7 @@ pub struct Item {
 
 /// A job, with the fields of Jenkins that clients read.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Job {
+pub struct JenkinsJob {
     #[serde(rename = "_class")]
     class: &'static str,
     name: String,
@@ -146,9 +151,9 @@ pub struct Job {
 }
 
 /// Puts a session in the queue.
-pub fn start(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let job = job(app, call)?;
-    let given = fields(call)?;
+pub fn start_build(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
+    let job = find_job(app, call)?;
+    let given = read_build_fields(call)?;
     let of = |name: &str| given.iter().find(|(known, _)| known == name).map_or("", |(_, text)| text.trim());
     let mut errors = Vec::new();
     if of("app_name").is_empty() {
@@ -158,37 +163,45 @@ pub fn start(app: &App, call: &Call) -> Result<Reply, Problem> {
     file.insert("image".into(), json!(of("app_name")));
     let mut tags = job.defaults.get("tags").and_then(Value::as_array).cloned().unwrap_or_default();
     tags.push(json!(format!("job:{}", job.name)));
-    match words(of("app_args")) {
+    match split_words(of("app_args")) {
         Some(words) if words.is_empty() => {}
         Some(words) => drop(file.insert("arguments".into(), json!(words))),
-        None => errors.push(docker_flags::open("app_args", of("app_args"))),
+        None => errors.push(docker_flags::unclosed_quote("app_args", of("app_args"))),
     }
-    if let Err(more) = docker_flags::read("app_docker_args", of("app_docker_args"), &mut file) {
+    if let Err(more) = docker_flags::read_docker_flags("app_docker_args", of("app_docker_args"), &mut file) {
         errors.extend(more);
     }
     if !errors.is_empty() {
-        return Err(Problem::fields(StatusCode::BAD_REQUEST, errors));
+        return Err(ProblemDetails::fields(StatusCode::BAD_REQUEST, errors));
     }
     file.insert("tags".into(), Value::Array(tags));
-    let file = read_file(&Value::Object(over(job.defaults.clone(), file)).to_string()).map_err(|faults| {
-        let mut errors = sessions::faulty(StatusCode::BAD_REQUEST, &faults).errors;
-        errors.iter_mut().for_each(|error| error.field = sent(&error.field));
-        Problem::fields(StatusCode::BAD_REQUEST, errors)
-    })?;
+    let file = read_file(&Value::Object(merge_defaults(job.defaults.clone(), file)).to_string()).map_err(
+        |faults| {
+            let mut errors = sessions::fault_problem(StatusCode::BAD_REQUEST, &faults).errors;
+            errors.iter_mut().for_each(|error| error.field = sent_field_name(&error.field));
+            ProblemDetails::fields(StatusCode::BAD_REQUEST, errors)
+        },
+    )?;
     let as_sent =
         |name: &str| given.iter().find(|(known, _)| known == name).map_or("", |(_, text)| text.as_str());
     let parameters: Map<String, Value> =
-        FIELDS.iter().map(|name| (name.to_string(), json!(as_sent(name)))).collect();
-    let extra = Extra::from_iter([("parameters".to_string(), Value::Object(parameters))]);
-    let asker = Asker { door: Door::Jenkins, user: call.user.clone(), extra };
-    let wish = Ask { file, asker, job: Some(job.name.clone()), device: job.device.clone(), folder: None };
-    let session = ask(&app.storage.store()?, wish).map_err(sessions::problem)?;
-    let place = format!("{}queue/item/{}/", call.base(), session.number);
-    Reply::new(PLAIN, "").status(StatusCode::CREATED).with(header::LOCATION, &place)
+        BUILD_FIELDS.iter().map(|name| (name.to_string(), json!(as_sent(name)))).collect();
+    let extra = ExtraFields::from_iter([("parameters".to_string(), Value::Object(parameters))]);
+    let asker = SessionRequester { door: SessionOrigin::Jenkins, user: call.user.clone(), extra };
+    let wish = SessionSubmission {
+        file,
+        asker,
+        job: Some(job.name.clone()),
+        device: job.device.clone(),
+        folder: None,
+    };
+    let session = submit_session(&app.storage.store()?, wish).map_err(sessions::queue_problem)?;
+    let place = format!("{}queue/item/{}/", call.base_url(), session.number);
+    HandlerResponse::new(PLAIN_TEXT, "").status(StatusCode::CREATED).with_header(header::LOCATION, &place)
 }
 
 /// What was sent over what the job has: lists grow, but not that of the arguments, tables are joined, the rest is replaced.
-fn over(mut defaults: Map<String, Value>, sent: Map<String, Value>) -> Map<String, Value> {
+fn merge_defaults(mut defaults: Map<String, Value>, sent: Map<String, Value>) -> Map<String, Value> {
     for (name, value) in sent {
         match (defaults.get_mut(&name), value) {
             (Some(Value::Array(had)), Value::Array(more)) if name == "mounts" => had.extend(more),
@@ -200,7 +213,7 @@ fn over(mut defaults: Map<String, Value>, sent: Map<String, Value>) -> Map<Strin
 }
 
 /// The field that was sent, by the one that was made of it; a job's own keeps its name.
-fn sent(field: &str) -> String {
+fn sent_field_name(field: &str) -> String {
     let root = field.split(['.', '[']).next().unwrap_or(field);
     let sent = match root {
         "image" => "app_name",
@@ -212,8 +225,8 @@ fn sent(field: &str) -> String {
 }
 
 /// The three fields, from the query and the body.
-fn fields(call: &Call) -> Result<Vec<(String, String)>, Problem> {
-    let mut given: Vec<(String, String)> = FIELDS
+fn read_build_fields(call: &HandlerRequest) -> Result<Vec<(String, String)>, ProblemDetails> {
+    let mut given: Vec<(String, String)> = BUILD_FIELDS
         .iter()
         .filter_map(|name| Some((name.to_string(), call.arguments.text(name)?.to_string())))
         .collect();
@@ -224,33 +237,40 @@ fn fields(call: &Call) -> Result<Vec<(String, String)>, Problem> {
     if media_type != "application/x-www-form-urlencoded" {
         let want = "application/x-www-form-urlencoded";
         let errors = vec![FieldError::new("Content-Type", &media_type, want)];
-        return Err(Problem::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, errors));
+        return Err(ProblemDetails::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, errors));
     }
     let mut errors = Vec::new();
     for (name, text) in form_urlencoded::parse(&call.body) {
-        if !FIELDS.contains(&name.as_ref()) {
-            errors.push(FieldError::new(name, "an unknown field", format!("only {}", FIELDS.join(", "))));
+        if !BUILD_FIELDS.contains(&name.as_ref()) {
+            errors.push(FieldError::new(
+                name,
+                "an unknown field",
+                format!("only {}", BUILD_FIELDS.join(", ")),
+            ));
         } else if given.iter().any(|(known, _)| *known == name) {
             errors.push(FieldError::new(name, &text, "each field once"));
-        } else if text.chars().count() > LONGEST {
-            errors.push(FieldError::new(name, &text, format!("at most {LONGEST} characters")));
+        } else if text.chars().count() > MAX_FIELD_CHARS {
+            errors.push(FieldError::new(name, &text, format!("at most {MAX_FIELD_CHARS} characters")));
         } else {
             given.push((name.into_owned(), text.into_owned()));
         }
     }
     errors.truncate(20);
-    if errors.is_empty() { Ok(given) } else { Err(Problem::fields(StatusCode::BAD_REQUEST, errors)) }
+    if errors.is_empty() { Ok(given) } else { Err(ProblemDetails::fields(StatusCode::BAD_REQUEST, errors)) }
 }
 
 /// An item of the queue.
-pub fn item(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let session = numbered(app, call, "number")?;
+pub fn get_queue_item(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<HandlerResponse, ProblemDetails> {
+    let session = find_item_session(app, call, "number")?;
     let job = session.job.clone().unwrap_or_default();
-    let base = call.base();
+    let base = call.base_url();
     let waits = session.state == SessionState::Queued;
     let has_begun = session.started.is_some();
     let device = match &session.device {
-        Some(name) if is_unknown(app, name)? => {
+        Some(name) if is_unknown_device(app, name)? => {
             format!("the device {name:?}, which nobody here knows: none of that name or id has measured yet")
         }
         Some(name) => format!("the device {name:?}"),
@@ -261,7 +281,7 @@ pub fn item(app: &App, call: &Call) -> Result<Reply, Problem> {
         Some(place) => Some(format!("waits at place {place} for {device}")),
         None => None,
     };
-    Reply::json(&Item {
+    HandlerResponse::json(&JenkinsQueueItem {
         class: if waits { "hudson.model.Queue$BuildableItem" } else { "hudson.model.Queue$LeftItem" },
         id: session.number,
         url: format!("queue/item/{}/", session.number),
@@ -273,63 +293,66 @@ pub fn item(app: &App, call: &Call) -> Result<Reply, Problem> {
         why,
         task: json!({ "name": job, "url": format!("{base}job/{job}/") }),
         executable: has_begun
-            .then(|| json!({ "number": session.number, "url": url(&base, &job, session.number) })),
+            .then(|| json!({ "number": session.number, "url": build_url(&base, &job, session.number) })),
     })
 }
 
 /// Whether no device has this name or id.
-fn is_unknown(app: &App, name: &str) -> Result<bool, Problem> {
-    let devices = app.storage.store()?.devices().map_err(storage::problem)?;
+fn is_unknown_device(app: &SharedAppState, name: &str) -> Result<bool, ProblemDetails> {
+    let devices = app.storage.store()?.devices().map_err(storage::store_problem)?;
     Ok(!devices.iter().any(|device| device.name == name || device.id.as_str() == name))
 }
 
 /// Takes an item out of the queue.
-pub fn cancel_item(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let session = numbered(app, call, "id")?;
-    let by = sessions::canceller(call);
-    app.storage.store()?.cancel_session(session.id, &by).map_err(storage::problem)?;
-    Ok(Reply { status: StatusCode::NO_CONTENT, ..Reply::new(PLAIN, "") })
+pub fn cancel_item(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
+    let session = find_item_session(app, call, "id")?;
+    let by = sessions::canceller_name(call);
+    app.storage.store()?.cancel_session(session.id, &by).map_err(storage::store_problem)?;
+    Ok(HandlerResponse { status: StatusCode::NO_CONTENT, ..HandlerResponse::new(PLAIN_TEXT, "") })
 }
 
-pub fn build(app: &App, call: &Call) -> Result<Reply, Problem> {
-    Reply::json(&described(&begun(app, call)?, &call.base()))
+pub fn get_build(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
+    HandlerResponse::json(&build_of_session(&find_started_session(app, call)?, &call.base_url()))
 }
 
 /// The latest build of a job.
-pub fn last_build(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let job = job(app, call)?;
-    let last = builds(app, &job.name)?.into_iter().next();
-    let last = last.ok_or_else(|| Problem::not_found("build of job", &job.name))?;
-    Reply::json(&described(&last, &call.base()))
+pub fn get_last_build(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<HandlerResponse, ProblemDetails> {
+    let job = find_job(app, call)?;
+    let last = list_builds(app, &job.name)?.into_iter().next();
+    let last = last.ok_or_else(|| ProblemDetails::not_found("build of job", &job.name))?;
+    HandlerResponse::json(&build_of_session(&last, &call.base_url()))
 }
 
 /// What a build printed.
-pub fn console(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let session = begun(app, call)?;
-    let (text, _) = app.storage.store()?.session_log(session.id, 0).map_err(storage::problem)?;
-    Ok(Reply::new(PLAIN, String::from_utf8_lossy(&text).into_owned()))
+pub fn get_console(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
+    let session = find_started_session(app, call)?;
+    let (text, _) = app.storage.store()?.session_log(session.id, 0).map_err(storage::store_problem)?;
+    Ok(HandlerResponse::new(PLAIN_TEXT, String::from_utf8_lossy(&text).into_owned()))
 }
 
-pub fn stop(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let session = begun(app, call)?;
-    let by = sessions::canceller(call);
-    app.storage.store()?.cancel_session(session.id, &by).map_err(storage::problem)?;
-    Reply::json(&described(&session, &call.base()))
+pub fn stop_build(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
+    let session = find_started_session(app, call)?;
+    let by = sessions::canceller_name(call);
+    app.storage.store()?.cancel_session(session.id, &by).map_err(storage::store_problem)?;
+    HandlerResponse::json(&build_of_session(&session, &call.base_url()))
 }
 
-pub fn about(app: &App, call: &Call) -> Result<Reply, Problem> {
-    let job = job(app, call)?;
-    let base = call.base();
-    let reference = |session: &Session| json!({ "_class": BUILD, "number": session.number, "url": url(&base, &job.name, session.number) });
-    let builds = builds(app, &job.name)?;
+pub fn get_job(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
+    let job = find_job(app, call)?;
+    let base = call.base_url();
+    let reference = |session: &SessionRecord| json!({ "_class": BUILD_CLASS, "number": session.number, "url": build_url(&base, &job.name, session.number) });
+    let builds = list_builds(app, &job.name)?;
     let waits = metier_store::SessionFilter {
         state: Some(SessionState::Queued),
         job: Some(job.name.clone()),
         limit: 1,
         ..Default::default()
     };
-    let in_queue = !app.storage.store()?.sessions(&waits).map_err(storage::problem)?.is_empty();
-    Reply::json(&Job {
+    let in_queue = !app.storage.store()?.sessions(&waits).map_err(storage::store_problem)?.is_empty();
+    HandlerResponse::json(&JenkinsJob {
         class: "org.jenkinsci.plugins.workflow.job.WorkflowJob",
         name: job.name.clone(),
         full_name: job.name.clone(),
@@ -341,12 +364,12 @@ pub fn about(app: &App, call: &Call) -> Result<Reply, Problem> {
     })
 }
 
-const BUILD: &str = "org.jenkinsci.plugins.workflow.job.WorkflowRun";
+const BUILD_CLASS: &str = "org.jenkinsci.plugins.workflow.job.WorkflowRun";
 
-fn described(session: &Session, base: &str) -> Build {
+fn build_of_session(session: &SessionRecord, base: &str) -> JenkinsBuild {
     let job = session.job.clone().unwrap_or_default();
     let started = session.started.unwrap_or(session.asked);
-    let millis = |at: Timestamp| at.as_millisecond();
+    let millis = |at: UtcTimestamp| at.as_millisecond();
     let parameters: Vec<Value> = session
         .asker
         .extra
@@ -356,11 +379,11 @@ fn described(session: &Session, base: &str) -> Build {
         .flatten()
         .map(|(name, value)| json!({ "_class": "hudson.model.StringParameterValue", "name": name, "value": value }))
         .collect();
-    Build {
-        class: BUILD,
+    JenkinsBuild {
+        class: BUILD_CLASS,
         number: session.number,
         id: session.number.to_string(),
-        url: url(base, &job, session.number),
+        url: build_url(base, &job, session.number),
         display_name: format!("#{}", session.number),
         full_display_name: format!("{job} #{}", session.number),
         queue_id: session.number,
@@ -380,51 +403,61 @@ fn described(session: &Session, base: &str) -> Build {
     }
 }
 
-fn url(base: &str, job: &str, number: u64) -> String {
+fn build_url(base: &str, job: &str, number: u64) -> String {
     format!("{base}job/{job}/{number}/")
 }
 
 /// The job of the address, with its defaults.
-fn job(app: &App, call: &Call) -> Result<crate::config::Job, Problem> {
-    let name: String = call.arguments.needed("name")?;
+fn find_job(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<crate::config::JenkinsJobConfig, ProblemDetails> {
+    let name: String = call.arguments.required("name")?;
     let known = &app.config.jobs;
     match known.iter().find(|job| job.name == name) {
         Some(job) => Ok(job.clone()),
         None if known.is_empty() => {
-            let defaults = crate::config::Job::usual();
-            Ok(crate::config::Job { name, device: None, defaults })
+            let defaults = crate::config::JenkinsJobConfig::default_fields();
+            Ok(crate::config::JenkinsJobConfig { name, device: None, defaults })
         }
         None => {
             let names: Vec<&str> = known.iter().map(|job| job.name.as_str()).collect();
             let errors = vec![FieldError::new("name", &name, format!("one of {}", names.join(", ")))];
-            Err(Problem::fields(StatusCode::NOT_FOUND, errors))
+            Err(ProblemDetails::fields(StatusCode::NOT_FOUND, errors))
         }
     }
 }
 
 /// A session that this door made, by its number.
-fn numbered(app: &App, call: &Call, field: &str) -> Result<Session, Problem> {
-    let number: u64 = call.arguments.needed(field)?;
-    let found = app.storage.store()?.session_by_number(number).map_err(storage::problem)?;
+fn find_item_session(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+    field: &str,
+) -> Result<SessionRecord, ProblemDetails> {
+    let number: u64 = call.arguments.required(field)?;
+    let found = app.storage.store()?.session_by_number(number).map_err(storage::store_problem)?;
     found
         .filter(|session| session.job.is_some())
-        .ok_or_else(|| Problem::not_found("queue item", &number.to_string()))
+        .ok_or_else(|| ProblemDetails::not_found("queue item", &number.to_string()))
 }
 
 /// The build of the address: a session of that job whose turn has come.
-fn begun(app: &App, call: &Call) -> Result<Session, Problem> {
-    let job = job(app, call)?;
-    let number: u64 = call.arguments.needed("number")?;
-    let found = app.storage.store()?.session_by_number(number).map_err(storage::problem)?;
+fn find_started_session(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<SessionRecord, ProblemDetails> {
+    let job = find_job(app, call)?;
+    let number: u64 = call.arguments.required("number")?;
+    let found = app.storage.store()?.session_by_number(number).map_err(storage::store_problem)?;
     found
         .filter(|session| session.job.as_deref() == Some(job.name.as_str()) && session.started.is_some())
-        .ok_or_else(|| Problem::not_found("build", &number.to_string()))
+        .ok_or_else(|| ProblemDetails::not_found("build", &number.to_string()))
 }
 
 /// The builds of a job, newest first.
-fn builds(app: &App, job: &str) -> Result<Vec<Session>, Problem> {
+fn list_builds(app: &SharedAppState, job: &str) -> Result<Vec<SessionRecord>, ProblemDetails> {
     let filter = metier_store::SessionFilter { job: Some(job.to_string()), limit: 100, ..Default::default() };
-    let mut sessions = app.storage.store()?.sessions(&filter).map_err(storage::problem)?;
+    let mut sessions = app.storage.store()?.sessions(&filter).map_err(storage::store_problem)?;
     sessions.retain(|session| session.started.is_some());
     Ok(sessions)
 }

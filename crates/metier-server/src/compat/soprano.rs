@@ -1,22 +1,22 @@
 //! The SOPRANO profiler's interface: `POST /api/profiling` and `POST /upload`, as its clients know
 //! them.
 //!
-//! It translates. What is asked is checked in [`request`]; nodes and predictors are kept in
-//! [`crate::placement_cache`] and ranked by [`metier_place`]; [`candidate`] and [`reply`] write the
-//! ranking with the original's names. [`columns`] reads the original's predictor files. Only what
-//! is to be placed ([`placed`]) goes to a cluster, in a lane of its own.
+//! It translates. What is asked is checked in [`train_request`]; nodes and predictors are kept in
+//! [`crate::placement_cache`] and ranked by [`metier_place`]; [`candidate`] and [`route_request`] write the
+//! ranking with the original's names. [`predictor_columns`] reads the original's predictor files. Only what
+//! is to be placed ([`rank_and_place`]) goes to a cluster, in a lane of its own.
 
 mod candidate;
-mod columns;
 mod deployment;
-mod placed;
+mod placement_plan;
+mod predictor_columns;
 mod profiling;
-mod reply;
 mod request;
+mod response;
 mod upload;
 
-pub use columns::PredictorColumns;
-pub use profiling::profiling;
-pub use reply::Profiling;
-pub use request::Asked;
-pub use upload::{Upload, upload};
+pub use predictor_columns::PredictorColumns;
+pub use profiling::handle_profiling;
+pub use request::ProfilingRequest;
+pub use response::ProfilingResponse;
+pub use upload::{GraphUploadRequest, handle_upload};

@@ -9,12 +9,12 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::http::Reply;
-use crate::http::config::Limits;
-use crate::http::front::Peer;
+use crate::http::HandlerResponse;
+use crate::http::config::HttpLimits;
+use crate::http::gate::PeerAddress;
 
 /// Whether answers to this client are to be compressed.
-pub fn is_wanted(limits: &Limits, peer: Option<&Peer>, headers: &HeaderMap) -> bool {
+pub fn accepts_gzip(limits: &HttpLimits, peer: Option<&PeerAddress>, headers: &HeaderMap) -> bool {
     let is_near = peer.is_none_or(|peer| peer.0.ip().to_canonical().is_loopback());
     (limits.compress_on_loopback || !is_near)
         && headers
@@ -24,12 +24,12 @@ pub fn is_wanted(limits: &Limits, peer: Option<&Peer>, headers: &HeaderMap) -> b
             .flat_map(|value| value.split(','))
             .any(|coding| {
                 matches!(coding.split_once(';').unwrap_or((coding, "")),
-                (name, weight) if name.trim().eq_ignore_ascii_case("gzip") && !is_zero(weight))
+                (name, weight) if name.trim().eq_ignore_ascii_case("gzip") && !is_zero_weight(weight))
             })
 }
 
 /// Whether a weight such as `q=0.0` says "not this one".
-fn is_zero(weight: &str) -> bool {
+fn is_zero_weight(weight: &str) -> bool {
     weight
         .trim()
         .strip_prefix("q=")
@@ -37,7 +37,7 @@ fn is_zero(weight: &str) -> bool {
 }
 
 /// The answer, compressed if it is large enough. Runs where blocking work runs.
-pub fn compress(mut reply: Reply, from_bytes: usize) -> Reply {
+pub fn compress_response(mut reply: HandlerResponse, from_bytes: usize) -> HandlerResponse {
     if reply.body.len() < from_bytes {
         return reply;
     }
@@ -58,30 +58,33 @@ mod tests {
 
     #[test]
     fn only_those_who_accept_it_and_are_elsewhere_get_it_compressed() {
-        let limits = Limits::default();
-        let far = Peer("192.0.2.7:5000".parse().unwrap());
+        let limits = HttpLimits::default();
+        let far = PeerAddress("192.0.2.7:5000".parse().unwrap());
         let accept = |text: &'static str| {
             HeaderMap::from_iter([(header::ACCEPT_ENCODING, HeaderValue::from_static(text))])
         };
-        assert!(is_wanted(&limits, Some(&far), &accept("br, gzip;q=0.8")));
-        assert!(is_wanted(&limits, Some(&far), &accept("GZIP")));
+        assert!(accepts_gzip(&limits, Some(&far), &accept("br, gzip;q=0.8")));
+        assert!(accepts_gzip(&limits, Some(&far), &accept("GZIP")));
         for refused in ["br", "gzip;q=0", "gzip;q=0.0", "xgzip", ""] {
-            assert!(!is_wanted(&limits, Some(&far), &accept(refused)), "{refused}");
+            assert!(!accepts_gzip(&limits, Some(&far), &accept(refused)), "{refused}");
         }
         for near in ["127.0.0.1:9", "[::1]:9", "[::ffff:127.0.0.1]:9"] {
-            assert!(!is_wanted(&limits, Some(&Peer(near.parse().unwrap())), &accept("gzip")), "{near}");
+            assert!(
+                !accepts_gzip(&limits, Some(&PeerAddress(near.parse().unwrap())), &accept("gzip")),
+                "{near}"
+            );
         }
     }
 
     #[test]
     fn what_was_compressed_reads_back() {
         let text = "[1,2,3,4]".repeat(10_000);
-        let reply = compress(Reply::new("application/json", text.clone()), 1000);
+        let reply = compress_response(HandlerResponse::new("application/json", text.clone()), 1000);
         assert!(reply.body.len() * 10 < text.len());
         let mut back = String::new();
         flate2::read::GzDecoder::new(&reply.body[..]).read_to_string(&mut back).unwrap();
         assert_eq!(back, text);
-        let small = compress(Reply::new("application/json", "[]"), 1000);
+        let small = compress_response(HandlerResponse::new("application/json", "[]"), 1000);
         assert!(!small.headers.contains_key(header::CONTENT_ENCODING));
     }
 }

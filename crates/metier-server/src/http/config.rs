@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 use crate::error::Error;
 
 /// What `open` may name: parts that answer without the token on an address that is not loopback.
-pub const DOORS: [&str; 4] = ["metrics", "page", "soprano", "models"];
+pub const OPEN_INTERFACES: [&str; 4] = ["metrics", "page", "soprano", "models"];
 
 /// Settings of the HTTP layer.
 #[derive(Debug, Clone)]
@@ -18,10 +18,10 @@ pub struct HttpConfig {
     /// Where to listen; port 0 picks a free one.
     pub listen: SocketAddr,
     /// What callers of the API must show; needed on any address that is not loopback.
-    pub token: Option<Secret>,
+    pub token: Option<AccessToken>,
     /// What starts a run where `token` is not set: shown by those who are not the user that runs the server.
-    pub start_token: Option<Secret>,
-    /// Parts of [`DOORS`] that stay open without the token on an address that is not loopback.
+    pub start_token: Option<AccessToken>,
+    /// Parts of [`OPEN_INTERFACES`] that stay open without the token on an address that is not loopback.
     pub open: Vec<String>,
     /// Names beside those of this machine that the `Host` header may have on a loopback address, without
     /// a port; for a proxy that passes the outer name on.
@@ -29,7 +29,7 @@ pub struct HttpConfig {
     /// Further addresses, by the name of the interface that they are for. An address in use is skipped
     /// with a warning.
     pub doors: Vec<(String, SocketAddr)>,
-    pub limits: Limits,
+    pub limits: HttpLimits,
 }
 
 impl Default for HttpConfig {
@@ -41,7 +41,7 @@ impl Default for HttpConfig {
             open: Vec::new(),
             hosts: Vec::new(),
             doors: Vec::new(),
-            limits: Limits::default(),
+            limits: HttpLimits::default(),
         }
     }
 }
@@ -72,8 +72,8 @@ impl HttpConfig {
 
     /// Refuses names in `open` that no interface has.
     pub fn check_open(&self) -> Result<(), Error> {
-        match self.open.iter().find(|name| !DOORS.contains(&name.as_str())) {
-            Some(got) => Err(Error::UnknownDoor { got: got.clone(), known: &DOORS }),
+        match self.open.iter().find(|name| !OPEN_INTERFACES.contains(&name.as_str())) {
+            Some(got) => Err(Error::UnknownInterface { got: got.clone(), known: &OPEN_INTERFACES }),
             None => Ok(()),
         }
     }
@@ -81,7 +81,7 @@ impl HttpConfig {
 
 /// The bounds of the server. The defaults are what `metier up` uses; tests shorten the times.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct HttpLimits {
     /// Connections at once; further ones wait in the kernel's queue. HTTP/1.1 has one request at a time
     /// on a connection, so this bounds requests too.
     pub connections: usize,
@@ -111,7 +111,7 @@ pub struct Limits {
     pub compress_on_loopback: bool,
 }
 
-impl Default for Limits {
+impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             connections: 256,
@@ -132,45 +132,47 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl HttpLimits {
     /// Largest body at a path.
-    pub fn body_of(&self, path: &str) -> u64 {
-        if UPLOADS.contains(&path) { self.upload_bytes } else { self.body_bytes }
+    pub fn max_body_bytes(&self, path: &str) -> u64 {
+        if UPLOAD_PATHS.contains(&path) { self.upload_bytes } else { self.body_bytes }
     }
 
     /// Longest time for a request to a path, where nothing is placed.
-    pub fn time_of(&self, path: &str) -> Duration {
-        if UPLOADS.contains(&path) { self.upload_time } else { self.request_time }
+    pub fn max_request_time(&self, path: &str) -> Duration {
+        if UPLOAD_PATHS.contains(&path) { self.upload_time } else { self.request_time }
     }
 
     /// Longest time for whatever may be asked at a path.
-    pub fn longest_of(&self, path: &str) -> Duration {
-        self.time_of(path) + if PLACES.contains(&path) { self.place_time } else { Duration::ZERO }
+    pub fn max_total_time(&self, path: &str) -> Duration {
+        self.max_request_time(path)
+            + if PLACEMENT_PATHS.contains(&path) { self.place_time } else { Duration::ZERO }
     }
 }
 
 /// Where graphs are uploaded.
-const UPLOADS: [&str; 2] = ["/upload", "/api/v1/graphs"];
+const UPLOAD_PATHS: [&str; 2] = ["/upload", "/api/v1/graphs"];
 /// Where graphs can be placed.
-const PLACES: [&str; 2] = ["/upload", "/api/profiling"];
+const PLACEMENT_PATHS: [&str; 2] = ["/upload", "/api/profiling"];
 
 /// A token that callers must show. Only its digest is kept, and nothing prints it.
 #[derive(Clone)]
-pub struct Secret([u8; 32]);
+pub struct AccessToken([u8; 32]);
 
-impl Secret {
-    pub const SHORTEST: usize = 16;
+impl AccessToken {
+    pub const MIN_LENGTH: usize = 16;
     /// Most characters; longer ones do not fit a header well.
-    pub const LONGEST: usize = 512;
+    pub const MAX_LENGTH: usize = 512;
 
     /// Checks that a token can be sent in a header and is not easily guessed.
     pub fn new(token: &str) -> Result<Self, Error> {
-        let weak =
-            |why: String| Err(Error::WeakToken { why, shortest: Self::SHORTEST, longest: Self::LONGEST });
+        let weak = |why: String| {
+            Err(Error::WeakToken { why, shortest: Self::MIN_LENGTH, longest: Self::MAX_LENGTH })
+        };
         match token.len() {
             0 => return weak("is empty".to_string()),
-            n if n < Self::SHORTEST => return weak(format!("has only {n} characters")),
-            n if n > Self::LONGEST => return weak(format!("has {n} characters")),
+            n if n < Self::MIN_LENGTH => return weak(format!("has only {n} characters")),
+            n if n > Self::MAX_LENGTH => return weak(format!("has {n} characters")),
             _ => {}
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -186,7 +188,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
@@ -208,7 +210,7 @@ mod tests {
         for reachable in ["0.0.0.0:7001", "[::]:7001", "192.0.2.1:80", "[::ffff:192.0.2.1]:80"] {
             let error = at(reachable).check().unwrap_err().to_string();
             assert!(error.contains("without a token") && error.contains("METIER_TOKEN"), "{error}");
-            let token = Some(Secret::new("0123456789abcdef").unwrap());
+            let token = Some(AccessToken::new("0123456789abcdef").unwrap());
             HttpConfig { token, ..at(reachable) }.check().unwrap();
         }
     }
@@ -216,9 +218,9 @@ mod tests {
     #[test]
     fn a_weak_token_is_refused_and_none_is_printed() {
         for weak in ["", "short", "has spaces in the middle", "ümlautümlautümlaut", &"x".repeat(513)] {
-            assert!(Secret::new(weak).is_err(), "{weak}");
+            assert!(AccessToken::new(weak).is_err(), "{weak}");
         }
-        let secret = Secret::new("correct-horse-battery").unwrap();
+        let secret = AccessToken::new("correct-horse-battery").unwrap();
         assert!(!format!("{secret:?}").contains("horse"));
         assert!(secret.matches(b"correct-horse-battery"));
         assert!(!secret.matches(b"correct-horse-batterx"));

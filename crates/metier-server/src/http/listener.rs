@@ -1,7 +1,7 @@
 //! Listening and connections, and the signals that end both.
 //!
 //! Connections are HTTP/1.1, each in a task of its own; on shutdown those under way may finish their request
-//! within [`Limits::drain_time`].
+//! within [`HttpLimits::drain_time`].
 
 use std::future::Future;
 use std::io::ErrorKind;
@@ -18,13 +18,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::config::Limits;
-use super::front::{Line, Peer};
-use super::write_limit::WriteLimited;
+use super::config::HttpLimits;
+use super::gate::{ConnectionEnds, PeerAddress};
+use super::write_timeout::WriteTimeoutStream;
 use crate::error::Error;
 
 /// Largest head of a request, about: what one read brings beyond it may still be taken.
-const HEAD_BYTES: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Done when INT or TERM comes.
 pub fn shutdown_signal() -> Result<impl Future<Output = ()>, Error> {
@@ -40,9 +40,9 @@ pub fn shutdown_signal() -> Result<impl Future<Output = ()>, Error> {
 }
 
 /// Answers connections until `shutdown` is done; then those under way may finish.
-pub async fn accept(
+pub async fn serve_connections(
     listener: TcpListener,
-    limits: Limits,
+    limits: HttpLimits,
     router: axum::Router,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -67,7 +67,7 @@ pub async fn accept(
             Ok((stream, peer)) => {
                 let (limits, service, stopping) = (limits.clone(), service.clone(), stopping.clone());
                 connections.spawn(async move {
-                    connection(&limits, stream, peer, service, stopping).await;
+                    serve_connection(&limits, stream, peer, service, stopping).await;
                     drop(place);
                 });
             }
@@ -88,9 +88,9 @@ pub async fn accept(
     }
 }
 
-pub async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+pub async fn bind_listener(address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
-        ErrorKind::AddrInUse => Error::Taken { address },
+        ErrorKind::AddrInUse => Error::AddressInUse { address },
         ErrorKind::PermissionDenied if address.port() != 0 && address.port() < 1024 => {
             Error::Privileged { address }
         }
@@ -98,8 +98,8 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     })
 }
 
-async fn connection(
-    limits: &Limits,
+async fn serve_connection(
+    limits: &HttpLimits,
     stream: TcpStream,
     peer: SocketAddr,
     router: TowerToHyperService<axum::Router>,
@@ -108,18 +108,18 @@ async fn connection(
     // Answers are written whole; waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
     let local = stream.local_addr().ok();
-    let stream = TokioIo::new(WriteLimited::new(stream, limits.write_time));
+    let stream = TokioIo::new(WriteTimeoutStream::new(stream, limits.write_time));
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(PeerAddress(peer));
         if let Some(local) = local {
-            request.extensions_mut().insert(Line { peer, local });
+            request.extensions_mut().insert(ConnectionEnds { peer, local });
         }
         router.call(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_time)
-        .max_buf_size(HEAD_BYTES)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(stream, service);
     tokio::pin!(connection);
     let stopped = async { drop(stopping.wait_for(|stopping| *stopping).await) };

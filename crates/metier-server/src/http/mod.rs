@@ -1,24 +1,24 @@
 //! What every server here is made of: the gate, limits, problem+json, parameters, routes and the router.
 
-mod call;
+pub mod access_control;
+pub mod blocking_lanes;
 pub mod compress;
 pub mod config;
-pub mod front;
-pub mod guard;
-pub mod lanes;
+pub mod gate;
+mod handler;
 pub mod listener;
-pub mod metrics;
 pub mod parameter;
-pub mod peer;
+pub mod peer_user;
 pub mod problem;
-pub mod rate;
+pub mod rate_limiter;
+pub mod request_metrics;
 mod route;
 mod router;
-pub mod starter;
+pub mod start_permission;
 mod state;
-pub mod write_limit;
+pub mod write_timeout;
 
-pub use call::{Call, Reply};
-pub use route::{Answer, Route, Sent, Stage, Verb, Work};
-pub use router::{Label, router};
+pub use handler::{HandlerRequest, HandlerResponse};
+pub use route::{ApiRoute, HandlerStage, RequestContent, ResponseContent, RouteMethod, RouteWork};
+pub use router::{RouteLabel, build_router};
 pub use state::{HttpState, ServerState};

@@ -7,19 +7,19 @@ use std::fmt;
 use std::str::FromStr;
 
 use axum::http::StatusCode;
-use metier_types::{BatchId, DeviceId, RunId, SessionId, Timestamp, WorkloadId};
+use metier_types::{BatchId, DeviceId, RunId, SessionId, UtcTimestamp, WorkloadId};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::http::problem::{FieldError, Problem};
+use crate::http::problem::{FieldError, ProblemDetails};
 
 /// Most ids in one list.
-const MOST_IDS: usize = 64;
-const LONGEST_QUERY: usize = 16 << 10;
+const MAX_IDS: usize = 64;
+const MAX_QUERY_BYTES: usize = 16 << 10;
 
 /// Where a parameter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ParameterLocation {
     /// In the path, always needed.
     Path,
     /// After the question mark.
@@ -28,7 +28,7 @@ pub enum Place {
 
 /// What a parameter looks like.
 #[derive(Debug, Clone, Copy)]
-pub enum Form {
+pub enum ParameterForm {
     /// Any text of at most so many characters.
     Text(usize),
     /// A whole number within bounds, with the value that stands for none.
@@ -57,33 +57,33 @@ pub enum Form {
 
 /// One parameter of a route.
 #[derive(Debug, Clone, Copy)]
-pub struct Parameter {
+pub struct RouteParameter {
     pub name: &'static str,
-    pub place: Place,
+    pub place: ParameterLocation,
     /// Whether it must be given.
     pub is_needed: bool,
     /// What it looks like.
-    pub form: Form,
+    pub form: ParameterForm,
     pub about: &'static str,
 }
 
-impl Parameter {
-    pub const fn path(name: &'static str, form: Form, about: &'static str) -> Self {
-        Self { name, place: Place::Path, is_needed: true, form, about }
+impl RouteParameter {
+    pub const fn path(name: &'static str, form: ParameterForm, about: &'static str) -> Self {
+        Self { name, place: ParameterLocation::Path, is_needed: true, form, about }
     }
 
     /// After the question mark.
-    pub const fn query(name: &'static str, form: Form, about: &'static str) -> Self {
-        Self { name, place: Place::Query, is_needed: false, form, about }
+    pub const fn query(name: &'static str, form: ParameterForm, about: &'static str) -> Self {
+        Self { name, place: ParameterLocation::Query, is_needed: false, form, about }
     }
 
     /// After the question mark, and needed.
-    pub const fn needed(name: &'static str, form: Form, about: &'static str) -> Self {
-        Self { name, place: Place::Query, is_needed: true, form, about }
+    pub const fn required_query(name: &'static str, form: ParameterForm, about: &'static str) -> Self {
+        Self { name, place: ParameterLocation::Query, is_needed: true, form, about }
     }
 
     fn check(&self, text: &str) -> Result<(), FieldError> {
-        if self.form.fits(text) {
+        if self.form.accepts(text) {
             Ok(())
         } else {
             Err(FieldError::new(self.name, text, self.form.to_string()))
@@ -91,15 +91,15 @@ impl Parameter {
     }
 }
 
-impl Form {
-    pub(crate) fn fits(&self, text: &str) -> bool {
+impl ParameterForm {
+    pub(crate) fn accepts(&self, text: &str) -> bool {
         match self {
             Self::Text(longest) => text.chars().count() <= *longest,
             Self::Whole { least, most, .. } => {
                 text.parse::<i64>().is_ok_and(|number| (*least..=*most).contains(&number))
             }
             Self::Flag { .. } => matches!(text, "true" | "false"),
-            Self::Time => text.parse::<Timestamp>().is_ok(),
+            Self::Time => text.parse::<UtcTimestamp>().is_ok(),
             Self::OneOf(words) => words.contains(&text),
             Self::Run => text.parse::<RunId>().is_ok(),
             Self::Batch => text.parse::<BatchId>().is_ok(),
@@ -112,7 +112,7 @@ impl Form {
                     && !text.starts_with('.')
             }
             Self::RunsOrBatches => {
-                text.split(',').count() <= MOST_IDS && text.split(',').all(|id| id.parse::<RunId>().is_ok())
+                text.split(',').count() <= MAX_IDS && text.split(',').all(|id| id.parse::<RunId>().is_ok())
             }
         }
     }
@@ -140,7 +140,7 @@ impl Form {
     }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for ParameterForm {
     /// What would be right, as the end of "want …".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -157,7 +157,7 @@ impl fmt::Display for Form {
             Self::Device => f.write_str("a device id of 1 to 200 printable characters"),
             Self::Workload => f.write_str("a workload id of 1 to 200 printable characters"),
             Self::RunsOrBatches => {
-                write!(f, "1 to {MOST_IDS} ids of runs or batches (UUIDs) with commas between them")
+                write!(f, "1 to {MAX_IDS} ids of runs or batches (UUIDs) with commas between them")
             }
         }
     }
@@ -165,30 +165,30 @@ impl fmt::Display for Form {
 
 /// The checked parameters of one request.
 #[derive(Debug)]
-pub struct Arguments {
-    declared: &'static [Parameter],
+pub struct RequestArguments {
+    declared: &'static [RouteParameter],
     given: Vec<(&'static str, String)>,
 }
 
-impl Arguments {
+impl RequestArguments {
     /// Checks a request's parameters against those of its route.
     pub fn read<'a>(
-        declared: &'static [Parameter],
+        declared: &'static [RouteParameter],
         path: impl Iterator<Item = (&'a str, &'a str)>,
         query: &str,
-    ) -> Result<Self, Problem> {
-        if query.len() > LONGEST_QUERY {
-            let detail = format!("the query has {} bytes; want at most {LONGEST_QUERY}", query.len());
-            return Err(Problem::new(StatusCode::URI_TOO_LONG, detail));
+    ) -> Result<Self, ProblemDetails> {
+        if query.len() > MAX_QUERY_BYTES {
+            let detail = format!("the query has {} bytes; want at most {MAX_QUERY_BYTES}", query.len());
+            return Err(ProblemDetails::new(StatusCode::URI_TOO_LONG, detail));
         }
         let mut given: Vec<(&'static str, String)> = Vec::new();
         let mut errors = Vec::new();
-        let mut take = |place: Place, name: &str, text: &str| {
+        let mut take = |place: ParameterLocation, name: &str, text: &str| {
             let Some(parameter) = declared.iter().find(|p| p.place == place && p.name == name) else {
-                errors.push(unknown(declared, name));
+                errors.push(unknown_parameter(declared, name));
                 return;
             };
-            if text.is_empty() && place == Place::Query {
+            if text.is_empty() && place == ParameterLocation::Query {
                 return;
             }
             if given.iter().any(|(known, _)| *known == parameter.name) {
@@ -201,10 +201,10 @@ impl Arguments {
             }
         };
         for (name, text) in path {
-            take(Place::Path, name, text);
+            take(ParameterLocation::Path, name, text);
         }
         for (name, text) in form_urlencoded::parse(query.as_bytes()) {
-            take(Place::Query, &name, &text);
+            take(ParameterLocation::Query, &name, &text);
         }
         for needed in declared.iter().filter(|p| p.is_needed) {
             let is_there = given.iter().any(|(name, _)| *name == needed.name)
@@ -217,7 +217,7 @@ impl Arguments {
         errors.truncate(20);
         match errors.is_empty() {
             true => Ok(Self { declared, given }),
-            false => Err(Problem::fields(StatusCode::BAD_REQUEST, errors)),
+            false => Err(ProblemDetails::fields(StatusCode::BAD_REQUEST, errors)),
         }
     }
 
@@ -227,9 +227,9 @@ impl Arguments {
     }
 
     /// A whole number, or the declared value for none.
-    pub fn whole(&self, name: &str) -> Option<i64> {
+    pub fn integer(&self, name: &str) -> Option<i64> {
         let declared = self.declared.iter().find(|p| p.name == name).and_then(|p| match p.form {
-            Form::Whole { otherwise, .. } => otherwise,
+            ParameterForm::Whole { otherwise, .. } => otherwise,
             _ => None,
         });
         self.text(name).and_then(|text| text.parse().ok()).or(declared)
@@ -237,36 +237,40 @@ impl Arguments {
 
     /// A flag, or the declared value for none.
     pub fn flag(&self, name: &str) -> bool {
-        let declared =
-            self.declared.iter().any(|p| p.name == name && matches!(p.form, Form::Flag { otherwise: true }));
+        let declared = self
+            .declared
+            .iter()
+            .any(|p| p.name == name && matches!(p.form, ParameterForm::Flag { otherwise: true }));
         self.text(name).map_or(declared, |text| text == "true")
     }
 
     /// A parameter as the type that it stands for.
-    pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>, Problem> {
-        let parse =
-            |text: &str| text.parse().map_err(|e: T::Err| Problem::bad_field(name, text, e.to_string()));
+    pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>, ProblemDetails> {
+        let parse = |text: &str| {
+            text.parse().map_err(|e: T::Err| ProblemDetails::bad_field(name, text, e.to_string()))
+        };
         self.text(name).map(parse).transpose()
     }
 
     /// A parameter that must be there, as the type that it stands for.
-    pub fn needed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
+    pub fn required<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, ProblemDetails> {
         let absent = || FieldError::absent(name, "a value");
-        self.parsed(name)?.ok_or_else(|| Problem::fields(StatusCode::BAD_REQUEST, vec![absent()]))
+        self.parsed(name)?.ok_or_else(|| ProblemDetails::fields(StatusCode::BAD_REQUEST, vec![absent()]))
     }
 
     /// A word of an enumeration, by its JSON name.
-    pub fn word<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Problem> {
+    pub fn enum_value<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ProblemDetails> {
         let read = |text: &str| {
             serde_json::from_value(Value::String(text.to_string()))
-                .map_err(|error| Problem::bad_field(name, text, error.to_string()))
+                .map_err(|error| ProblemDetails::bad_field(name, text, error.to_string()))
         };
         self.text(name).map(read).transpose()
     }
 }
 
-fn unknown(declared: &[Parameter], name: &str) -> FieldError {
-    let names: Vec<&str> = declared.iter().filter(|p| p.place == Place::Query).map(|p| p.name).collect();
+fn unknown_parameter(declared: &[RouteParameter], name: &str) -> FieldError {
+    let names: Vec<&str> =
+        declared.iter().filter(|p| p.place == ParameterLocation::Query).map(|p| p.name).collect();
     let want = match names.is_empty() {
         true => "no parameters".to_string(),
         false => format!("only {}", names.join(", ")),
@@ -278,16 +282,20 @@ fn unknown(declared: &[Parameter], name: &str) -> FieldError {
 mod tests {
     use super::*;
 
-    const DECLARED: &[Parameter] = &[
-        Parameter::path("id", Form::Run, "a run"),
-        Parameter::query("limit", Form::Whole { least: 1, most: 1000, otherwise: Some(50) }, "how many"),
-        Parameter::query("warmup", Form::Flag { otherwise: true }, "whether"),
-        Parameter::needed("a", Form::RunsOrBatches, "a side"),
+    const DECLARED: &[RouteParameter] = &[
+        RouteParameter::path("id", ParameterForm::Run, "a run"),
+        RouteParameter::query(
+            "limit",
+            ParameterForm::Whole { least: 1, most: 1000, otherwise: Some(50) },
+            "how many",
+        ),
+        RouteParameter::query("warmup", ParameterForm::Flag { otherwise: true }, "whether"),
+        RouteParameter::required_query("a", ParameterForm::RunsOrBatches, "a side"),
     ];
     const ID: &str = "0192f0c1-8c2a-7d3e-9b1f-3a5c7e9d1b2f";
 
-    fn read(id: &str, query: &str) -> Result<Arguments, Problem> {
-        Arguments::read(DECLARED, [("id", id)].into_iter(), query)
+    fn read(id: &str, query: &str) -> Result<RequestArguments, ProblemDetails> {
+        RequestArguments::read(DECLARED, [("id", id)].into_iter(), query)
     }
 
     #[test]
@@ -301,7 +309,7 @@ mod tests {
     #[test]
     fn an_empty_value_is_none_and_the_default_stands() {
         let arguments = read(ID, &format!("limit=&warmup=&a={ID},{ID}")).unwrap();
-        assert_eq!(arguments.whole("limit"), Some(50));
+        assert_eq!(arguments.integer("limit"), Some(50));
         assert!(arguments.flag("warmup"));
         assert_eq!(arguments.text("limit"), None);
         assert!(read(ID, "a=").is_err());
@@ -315,10 +323,10 @@ mod tests {
 
     #[test]
     fn values_are_decoded() {
-        const TEXT: &[Parameter] = &[Parameter::query("text", Form::Text(5), "words")];
-        let arguments = Arguments::read(TEXT, std::iter::empty(), "text=a%20b%2Bc").unwrap();
+        const TEXT: &[RouteParameter] = &[RouteParameter::query("text", ParameterForm::Text(5), "words")];
+        let arguments = RequestArguments::read(TEXT, std::iter::empty(), "text=a%20b%2Bc").unwrap();
         assert_eq!(arguments.text("text"), Some("a b+c"));
-        assert!(Arguments::read(TEXT, std::iter::empty(), "text=123456").is_err());
+        assert!(RequestArguments::read(TEXT, std::iter::empty(), "text=123456").is_err());
     }
 
     proptest::proptest! {
@@ -328,7 +336,7 @@ mod tests {
             id in "\\PC{0,40}",
         ) {
             match read(&id, &query) {
-                Ok(arguments) => assert!((1..=1000).contains(&arguments.whole("limit").unwrap())),
+                Ok(arguments) => assert!((1..=1000).contains(&arguments.integer("limit").unwrap())),
                 Err(problem) => assert!(problem.status == 400 && !problem.errors.is_empty()),
             }
         }

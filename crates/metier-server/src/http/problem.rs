@@ -16,7 +16,7 @@ use serde::Serialize;
 /// The media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 /// Longest part of a client's own words that is repeated.
-const LONGEST_GOT: usize = 120;
+const MAX_GOT_CHARS: usize = 120;
 
 /// One field of a request that is not right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -34,7 +34,7 @@ pub struct FieldError {
 
 /// Why a request was not answered as asked (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Problem {
+pub struct ProblemDetails {
     /// Always `about:blank`.
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -56,7 +56,7 @@ pub struct Problem {
 impl FieldError {
     /// A field that was given, and is not right.
     pub fn new(field: impl Into<String>, got: &str, want: impl Into<String>) -> Self {
-        Self { field: field.into(), got: Some(shorten(got)), want: want.into(), line: None }
+        Self { field: field.into(), got: Some(shorten_text(got)), want: want.into(), line: None }
     }
 
     /// A field that should have been given.
@@ -65,13 +65,13 @@ impl FieldError {
     }
 
     /// With the line of the document that it stands on.
-    pub fn at(mut self, line: Option<u64>) -> Self {
+    pub fn with_line(mut self, line: Option<u64>) -> Self {
         self.line = line;
         self
     }
 }
 
-impl Problem {
+impl ProblemDetails {
     /// A problem with nothing to say about fields.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Problem {
             None => format!("{}: absent, want {}", error.field, error.want),
         };
         let detail = errors.iter().map(sentence).collect::<Vec<_>>().join("; ");
-        Self::new(status, detail).because(errors)
+        Self::new(status, detail).with_errors(errors)
     }
 
     /// A bad request, for one field.
@@ -103,29 +103,29 @@ impl Problem {
     /// A thing that is not there.
     pub fn not_found(what: &str, got: &str) -> Self {
         let errors = vec![FieldError::new("id", got, format!("the id of a {what} that is in the store"))];
-        let detail = format!("there is no {what} {} in this store", shorten(got));
-        Self::new(StatusCode::NOT_FOUND, detail).because(errors)
+        let detail = format!("there is no {what} {} in this store", shorten_text(got));
+        Self::new(StatusCode::NOT_FOUND, detail).with_errors(errors)
     }
 
     /// Something that does not answer now, and may soon.
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "2")
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_header(header::RETRY_AFTER, "2")
     }
 
     /// With the fields at fault, beside a detail of its own.
-    pub fn because(mut self, errors: Vec<FieldError>) -> Self {
+    pub fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
         self.errors = errors;
         self
     }
 
     /// With its detail as `error`, too.
-    pub fn as_error(mut self) -> Self {
+    pub fn with_error_field(mut self) -> Self {
         self.says_error = true;
         self
     }
 
     /// With a header of the response.
-    pub fn with(mut self, name: HeaderName, value: &'static str) -> Self {
+    pub fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
         self.headers.push((name, value));
         self
     }
@@ -135,7 +135,7 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ProblemDetails {
     fn into_response(self) -> Response {
         // A record of strings and numbers has no way to fail; the fallback keeps this free of panics.
         let written = serde_json::to_value(&self).and_then(|mut body| {
@@ -156,8 +156,8 @@ impl IntoResponse for Problem {
 }
 
 /// A client's words, short enough to be repeated.
-pub fn shorten(text: &str) -> String {
-    let mut short: String = text.chars().take(LONGEST_GOT).collect();
+pub fn shorten_text(text: &str) -> String {
+    let mut short: String = text.chars().take(MAX_GOT_CHARS).collect();
     if short.len() < text.len() {
         short.push('…');
     }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_problem_names_each_field_and_what_would_be_right() {
-        let problem = Problem::fields(
+        let problem = ProblemDetails::fields(
             StatusCode::BAD_REQUEST,
             vec![FieldError::new("limit", "0", "1 to 1000"), FieldError::absent("a", "a run id")],
         );
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn long_input_is_repeated_shortened() {
-        let problem = Problem::bad_field("text", &"é".repeat(5000), "less");
+        let problem = ProblemDetails::bad_field("text", &"é".repeat(5000), "less");
         assert!(problem.detail.chars().count() < 200);
     }
 }

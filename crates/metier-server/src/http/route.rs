@@ -5,39 +5,39 @@ use std::sync::Arc;
 use axum::routing::MethodFilter;
 use schemars::SchemaGenerator;
 
-use super::lanes::Lane;
-use super::{Call, Reply};
-use crate::http::parameter::Parameter;
-use crate::http::problem::Problem;
+use super::blocking_lanes::LaneKind;
+use super::{HandlerRequest, HandlerResponse};
+use crate::http::parameter::RouteParameter;
+use crate::http::problem::ProblemDetails;
 
-pub type Handler<S> = fn(&Arc<S>, &Call) -> Result<Reply, Problem>;
+pub type RouteHandler<S> = fn(&Arc<S>, &HandlerRequest) -> Result<HandlerResponse, ProblemDetails>;
 
 /// Where a handler runs.
-pub enum Work<S> {
+pub enum RouteWork<S> {
     /// On the serving thread: it neither blocks nor computes for long.
-    Quick(Handler<S>),
+    Quick(RouteHandler<S>),
     /// On the bounded pool for what blocks.
-    Blocking(Lane, Handler<S>),
+    Blocking(LaneKind, RouteHandler<S>),
     /// The same, and what takes long has its own lane afterwards.
-    Stages(Lane, Beginning<S>),
+    Stages(LaneKind, StagedHandler<S>),
 }
 
 /// A handler that may leave the rest for later.
-pub type Beginning<S> = fn(&Arc<S>, &Call) -> Result<Stage<S>, Problem>;
+pub type StagedHandler<S> = fn(&Arc<S>, &HandlerRequest) -> Result<HandlerStage<S>, ProblemDetails>;
 
 /// How far a handler has come.
-pub enum Stage<S> {
-    Done(Reply),
+pub enum HandlerStage<S> {
+    Done(HandlerResponse),
     /// This is left, for that lane.
-    Then(Lane, Rest<S>),
+    Then(LaneKind, DeferredWork<S>),
 }
 
 /// What is left of a handler.
-pub type Rest<S> = Box<dyn FnOnce(&Arc<S>) -> Result<Reply, Problem> + Send>;
+pub type DeferredWork<S> = Box<dyn FnOnce(&Arc<S>) -> Result<HandlerResponse, ProblemDetails> + Send>;
 
 /// What the body of a good answer is.
 #[derive(Debug, Clone, Copy)]
-pub enum Answer {
+pub enum ResponseContent {
     /// JSON of that schema.
     Json(fn(&mut SchemaGenerator) -> schemars::Schema),
     /// Text of that media type.
@@ -46,33 +46,33 @@ pub enum Answer {
 
 /// What a route is asked with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub enum RouteMethod {
     /// GET and HEAD: it only reads.
     Get,
     /// POST: it starts or ends runs, or has us work for a moment.
     Post,
     /// POST: it asks with a document, and changes nothing.
-    Ask,
+    PostQuery,
     /// DELETE: it ends runs.
     Delete,
 }
 
-impl Verb {
+impl RouteMethod {
     /// Its name in the OpenAPI document.
-    pub const fn word(self) -> &'static str {
+    pub const fn openapi_name(self) -> &'static str {
         match self {
             Self::Get => "get",
-            Self::Post | Self::Ask => "post",
+            Self::Post | Self::PostQuery => "post",
             Self::Delete => "delete",
         }
     }
 
     /// Which methods lead to it.
-    pub(super) const fn filter(self) -> MethodFilter {
+    pub(super) const fn method_filter(self) -> MethodFilter {
         match self {
             // HEAD comes with it.
             Self::Get => MethodFilter::GET,
-            Self::Post | Self::Ask => MethodFilter::POST,
+            Self::Post | Self::PostQuery => MethodFilter::POST,
             Self::Delete => MethodFilter::DELETE,
         }
     }
@@ -80,7 +80,7 @@ impl Verb {
 
 /// What may be sent with a request.
 #[derive(Debug, Clone, Copy)]
-pub enum Sent {
+pub enum RequestContent {
     Nothing,
     /// A document of that schema, in one of these media types.
     Document(&'static [&'static str], fn(&mut SchemaGenerator) -> schemars::Schema),
@@ -89,22 +89,22 @@ pub enum Sent {
 }
 
 /// One entry of a route table, for handlers over the state `S`.
-pub struct Route<S: 'static> {
+pub struct ApiRoute<S: 'static> {
     /// What it is asked with.
-    pub verb: Verb,
+    pub verb: RouteMethod,
     /// Path with `{name}` for its parameters.
     pub path: &'static str,
     /// Name of the operation for generated clients.
     pub operation: &'static str,
     /// What it does, in a sentence.
     pub summary: &'static str,
-    pub parameters: &'static [Parameter],
+    pub parameters: &'static [RouteParameter],
     /// What may be sent to it.
-    pub sent: Sent,
+    pub sent: RequestContent,
     /// The status of a good answer.
     pub good: u16,
-    pub answer: Answer,
+    pub answer: ResponseContent,
     /// Statuses beside the good one that are its own; those of every route (400, 401, 405 …) are not repeated.
     pub also: &'static [u16],
-    pub work: Work<S>,
+    pub work: RouteWork<S>,
 }

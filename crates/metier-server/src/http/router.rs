@@ -12,21 +12,27 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use http_body_util::BodyExt;
 
-use super::{Call, HttpState, Reply, Route, ServerState, Stage, Verb, Work};
-use crate::http::front::{self, Line, Peer, Trusted};
-use crate::http::parameter::Arguments;
-use crate::http::problem::{FieldError, Problem};
-use crate::http::{compress, starter};
+use super::{
+    ApiRoute, HandlerRequest, HandlerResponse, HandlerStage, HttpState, RouteMethod, RouteWork, ServerState,
+};
+use crate::http::gate::{self, ConnectionEnds, PeerAddress, TrustedCaller};
+use crate::http::parameter::RequestArguments;
+use crate::http::problem::{FieldError, ProblemDetails};
+use crate::http::{compress, start_permission};
 
 /// The label of a request in `/metrics`: the route's path, or one of a few words for what has none.
 #[derive(Debug, Clone, Copy)]
-pub struct Label(pub &'static str);
+pub struct RouteLabel(pub &'static str);
 
 /// A file of the page at a path, if there is one.
-pub type PageFile = fn(&str, &HeaderMap) -> Option<Reply>;
+pub type PageFileHandler = fn(&str, &HeaderMap) -> Option<HandlerResponse>;
 
 /// The router of a server: the routes of its table, and the files of its page elsewhere.
-pub fn router<S: ServerState>(app: Arc<S>, routes: &'static [Route<S>], file: PageFile) -> Router {
+pub fn build_router<S: ServerState>(
+    app: Arc<S>,
+    routes: &'static [ApiRoute<S>],
+    file: PageFileHandler,
+) -> Router {
     let mut router = Router::new();
     let mut paths: Vec<&'static str> = routes.iter().map(|route| route.path).collect();
     paths.sort_unstable();
@@ -35,89 +41,90 @@ pub fn router<S: ServerState>(app: Arc<S>, routes: &'static [Route<S>], file: Pa
         let mut methods = MethodRouter::new();
         for route in routes.iter().filter(|route| route.path == path) {
             let answer = move |State(app): State<Arc<S>>, path: RawPathParams, request: Request| {
-                answer(app, route, path, request)
+                answer_request(app, route, path, request)
             };
-            methods = methods.on(route.verb.filter(), answer);
+            methods = methods.on(route.verb.method_filter(), answer);
         }
-        methods =
-            methods.fallback(move |request: Request| async move { wrong_method(routes, path, &request) });
+        methods = methods
+            .fallback(move |request: Request| async move { method_not_allowed(routes, path, &request) });
         router = router.route(path, methods.clone());
         // Clients of Jenkins end its addresses with a slash, or not.
         if path.starts_with("/job/") || path.starts_with("/queue/") {
             router = router.route(&format!("{path}/"), methods);
         }
     }
-    let elsewhere = move |request: Request| async move { elsewhere(routes, file, &request) };
-    let door = middleware::from_fn_with_state(app.http().clone(), front::door);
+    let elsewhere = move |request: Request| async move { serve_fallback(routes, file, &request) };
+    let door = middleware::from_fn_with_state(app.http().clone(), gate::gate_request);
     router.fallback(elsewhere).layer(door).with_state(app)
 }
 
-async fn answer<S: ServerState>(
+async fn answer_request<S: ServerState>(
     app: Arc<S>,
-    route: &'static Route<S>,
+    route: &'static ApiRoute<S>,
     path: RawPathParams,
     request: Request,
 ) -> Response {
-    let mut response = handled(app, route, path, request).await.into_response();
-    response.extensions_mut().insert(Label(route.path));
+    let mut response = handle_request(app, route, path, request).await.into_response();
+    response.extensions_mut().insert(RouteLabel(route.path));
     response
 }
 
-async fn handled<S: ServerState>(
+async fn handle_request<S: ServerState>(
     app: Arc<S>,
-    route: &'static Route<S>,
+    route: &'static ApiRoute<S>,
     path: RawPathParams,
     request: Request,
-) -> Result<Reply, Problem> {
+) -> Result<HandlerResponse, ProblemDetails> {
     let limits = &app.http().config.limits;
-    let is_compressed = compress::is_wanted(limits, request.extensions().get::<Peer>(), request.headers());
+    let is_compressed =
+        compress::accepts_gzip(limits, request.extensions().get::<PeerAddress>(), request.headers());
     let compress_from = if is_compressed { limits.compress_from_bytes } else { usize::MAX };
-    let begun = begun(&app, route, path, request, compress_from);
+    let begun = start_handler(&app, route, path, request, compress_from);
     // Only what is left for later may take longer than other requests.
-    let time = limits.time_of(route.path);
-    match tokio::time::timeout(time, begun).await.map_err(|_| front::too_long(time))?? {
-        Stage::Done(reply) => Ok(reply),
-        Stage::Then(lane, rest) => {
+    let time = limits.max_request_time(route.path);
+    match tokio::time::timeout(time, begun).await.map_err(|_| gate::timeout_problem(time))?? {
+        HandlerStage::Done(reply) => Ok(reply),
+        HandlerStage::Then(lane, rest) => {
             let inner = app.clone();
-            let work = move || rest(&inner).map(|reply| compress::compress(reply, compress_from));
+            let work = move || rest(&inner).map(|reply| compress::compress_response(reply, compress_from));
             app.http().lanes.run(lane, work).await
         }
     }
 }
 
-async fn begun<S: ServerState>(
+async fn start_handler<S: ServerState>(
     app: &Arc<S>,
-    route: &'static Route<S>,
+    route: &'static ApiRoute<S>,
     path: RawPathParams,
     request: Request,
     compress_from: usize,
-) -> Result<Stage<S>, Problem> {
+) -> Result<HandlerStage<S>, ProblemDetails> {
     let limits = &app.http().config.limits;
-    let is_trusted = request.extensions().get::<Trusted>().is_some();
+    let is_trusted = request.extensions().get::<TrustedCaller>().is_some();
     // Here and not earlier: whatever is in the table and does not only read passes this line.
-    let only_reads = matches!(route.verb, Verb::Get | Verb::Ask);
-    let user = if only_reads { None } else { starter(app.http(), &request)?.user };
-    let line = request.extensions().get::<Line>().copied();
+    let only_reads = matches!(route.verb, RouteMethod::Get | RouteMethod::PostQuery);
+    let user = if only_reads { None } else { authorise_start(app.http(), &request)?.user };
+    let line = request.extensions().get::<ConnectionEnds>().copied();
     let arguments =
-        Arguments::read(route.parameters, path.iter(), request.uri().query().unwrap_or_default())?;
+        RequestArguments::read(route.parameters, path.iter(), request.uri().query().unwrap_or_default())?;
     let (parts, body) = request.into_parts();
     let body = match route.verb {
-        Verb::Get => Bytes::new(),
-        _ => whole(body, limits.body_of(route.path)).await?,
+        RouteMethod::Get => Bytes::new(),
+        _ => read_body(body, limits.max_body_bytes(route.path)).await?,
     };
-    let call = Call { arguments, headers: parts.headers, is_trusted, user, line, body };
-    let short = move |reply| compress::compress(reply, compress_from);
+    let call = HandlerRequest { arguments, headers: parts.headers, is_trusted, user, line, body };
+    let short = move |reply| compress::compress_response(reply, compress_from);
     let inner = app.clone();
     match route.work {
-        Work::Quick(handler) => handler(app, &call).map(Stage::Done),
-        Work::Blocking(lane, handler) => {
-            let work = move || handler(&inner, &call).map(|reply| Stage::Done(short(reply)));
+        RouteWork::Quick(handler) => handler(app, &call).map(HandlerStage::Done),
+        RouteWork::Blocking(lane, handler) => {
+            let work = move || handler(&inner, &call).map(|reply| HandlerStage::Done(short(reply)));
             app.http().lanes.run(lane, work).await
         }
-        Work::Stages(lane, beginning) => {
+        RouteWork::Stages(lane, beginning) => {
             let work = move || {
                 Ok(match beginning(&inner, &call)? {
-                    Stage::Done(reply) => Stage::Done(short(reply)),
+                    HandlerStage::Done(reply) => HandlerStage::Done(short(reply)),
                     left => left,
                 })
             };
@@ -127,18 +134,24 @@ async fn begun<S: ServerState>(
 }
 
 /// Who starts or ends runs with this request, if they may.
-fn starter(state: &HttpState, request: &Request) -> Result<starter::Starter, Problem> {
-    let line = request.extensions().get::<Line>();
-    let starter = starter::admit(&state.config, request.uri().path(), request.headers(), line)?;
-    if !state.starts.allows(Instant::now()) {
+fn authorise_start(
+    state: &HttpState,
+    request: &Request,
+) -> Result<start_permission::StartPermission, ProblemDetails> {
+    let line = request.extensions().get::<ConnectionEnds>();
+    let starter =
+        start_permission::authorise_start(&state.config, request.uri().path(), request.headers(), line)?;
+    if !state.starts.try_acquire(Instant::now()) {
         let detail = "sessions are asked for too fast; try again in a moment";
-        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with(header::RETRY_AFTER, "1"));
+        return Err(
+            ProblemDetails::new(StatusCode::TOO_MANY_REQUESTS, detail).with_header(header::RETRY_AFTER, "1")
+        );
     }
     Ok(starter)
 }
 
 /// A body that is not too large, whole.
-async fn whole(body: Body, most: u64) -> Result<Bytes, Problem> {
+async fn read_body(body: Body, most: u64) -> Result<Bytes, ProblemDetails> {
     match body.collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) => {
@@ -149,15 +162,19 @@ async fn whole(body: Body, most: u64) -> Result<Bytes, Problem> {
                 false => (StatusCode::BAD_REQUEST, "a body that comes to its end".to_string()),
             };
             let got = if is_large { "more" } else { "one that was cut" };
-            Err(Problem::fields(status, vec![FieldError::new("body", got, want)]))
+            Err(ProblemDetails::fields(status, vec![FieldError::new("body", got, want)]))
         }
     }
 }
 
 /// What an address can be asked with, as `Allow` says it.
-fn allowed<S>(routes: &[Route<S>], path: &str) -> &'static str {
-    let has = |verb: Verb| routes.iter().any(|route| route.path == path && route.verb == verb);
-    match (has(Verb::Get), has(Verb::Post) || has(Verb::Ask), has(Verb::Delete)) {
+fn allowed_methods<S>(routes: &[ApiRoute<S>], path: &str) -> &'static str {
+    let has = |verb: RouteMethod| routes.iter().any(|route| route.path == path && route.verb == verb);
+    match (
+        has(RouteMethod::Get),
+        has(RouteMethod::Post) || has(RouteMethod::PostQuery),
+        has(RouteMethod::Delete),
+    ) {
         (_, false, false) => "GET, HEAD",
         (true, true, false) => "GET, HEAD, POST",
         (true, false, true) => "GET, HEAD, DELETE",
@@ -168,28 +185,28 @@ fn allowed<S>(routes: &[Route<S>], path: &str) -> &'static str {
     }
 }
 
-fn wrong_method<S>(routes: &[Route<S>], path: &str, request: &Request) -> Problem {
-    let allowed = allowed(routes, path);
+fn method_not_allowed<S>(routes: &[ApiRoute<S>], path: &str, request: &Request) -> ProblemDetails {
+    let allowed = allowed_methods(routes, path);
     let detail = format!("{} does nothing here; want {allowed}", request.method());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).with(header::ALLOW, allowed)
+    ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, detail).with_header(header::ALLOW, allowed)
 }
 
 /// Files of the page, and what is nowhere.
-fn elsewhere<S>(routes: &[Route<S>], file: PageFile, request: &Request) -> Response {
+fn serve_fallback<S>(routes: &[ApiRoute<S>], file: PageFileHandler, request: &Request) -> Response {
     let path = request.uri().path();
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return wrong_method(routes, path, request).into_response();
+        return method_not_allowed(routes, path, request).into_response();
     }
     match file(path, request.headers()) {
         Some(reply) => {
             let mut response = reply.into_response();
-            response.extensions_mut().insert(Label("page"));
+            response.extensions_mut().insert(RouteLabel("page"));
             response
         }
         None => {
-            let path = crate::http::problem::shorten(path);
+            let path = crate::http::problem::shorten_text(path);
             let detail = format!("there is nothing at {path}; /openapi.json lists what there is");
-            Problem::new(StatusCode::NOT_FOUND, detail).into_response()
+            ProblemDetails::new(StatusCode::NOT_FOUND, detail).into_response()
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::blocking_lanes::BlockingLanes;
 use super::config::HttpConfig;
-use super::lanes::BlockingLanes;
-use super::metrics::Requests;
-use super::rate::Rate;
+use super::rate_limiter::RateLimiter;
+use super::request_metrics::RequestMetrics;
 
 /// What all requests of a server share below its handlers.
 pub struct HttpState {
@@ -14,9 +14,9 @@ pub struct HttpState {
     /// Where the server listens, with the port it got.
     pub listen: SocketAddr,
     pub lanes: BlockingLanes,
-    pub requests: Requests,
+    pub requests: RequestMetrics,
     /// How often runs may be started.
-    pub starts: Rate,
+    pub starts: RateLimiter,
 }
 
 impl HttpState {
@@ -25,8 +25,8 @@ impl HttpState {
         Self {
             listen,
             lanes: BlockingLanes::new(config.limits.store_calls),
-            requests: Requests::default(),
-            starts: Rate::new(starts, starts / 5.0),
+            requests: RequestMetrics::default(),
+            starts: RateLimiter::new(starts, starts / 5.0),
             config,
         }
     }

@@ -15,32 +15,32 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use metier_device::sensors::Covers;
-use metier_linux::Roots;
-use metier_linux::consumers::Who;
-use metier_power::estimate::{Estimator, InUse};
-use metier_power::ledger::Ledger;
+use metier_device::sensors::MeterScope;
+use metier_linux::KernelRoots;
+use metier_linux::cpu_consumers::ConsumerIdentity;
+use metier_power::estimate::{PowerEstimator, PredictorInUse};
+use metier_power::ledger::PowerLedger;
 use metier_types::{LockUnpoisoned, MissingFields};
 
-pub use sampler::Sampler;
+pub use sampler::PowerSampler;
 
 /// How often one looks, unless told otherwise.
-pub const INTERVAL: Duration = Duration::from_secs(5);
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What the power of this node is found with.
 #[derive(Clone)]
-pub struct Power {
+pub struct NodePowerConfig {
     /// Where the kernel's files are.
-    pub roots: Roots,
+    pub roots: KernelRoots,
     /// How often one looks.
     pub interval: Duration,
     /// Who says what the node takes by its use, and of which pipelines.
-    pub estimator: Arc<Estimator>,
+    pub estimator: Arc<PowerEstimator>,
     /// The socket of the container engine that knows names of containers.
     pub engine: Option<PathBuf>,
 }
 
-impl std::fmt::Debug for Power {
+impl std::fmt::Debug for NodePowerConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Power").field("roots", &self.roots).field("interval", &self.interval).finish()
     }
@@ -48,25 +48,25 @@ impl std::fmt::Debug for Power {
 
 /// What was seen of late.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct PowerHistory {
     /// Power over time and in parts.
-    pub ledger: Ledger<Arc<Who>>,
+    pub ledger: PowerLedger<Arc<ConsumerIdentity>>,
     /// What the meter is of, and the names of its parts.
-    pub meter: Option<(Covers, Vec<String>)>,
+    pub meter: Option<(MeterScope, Vec<String>)>,
     /// The predictor of the latest look.
-    pub predictor: Option<InForce>,
+    pub predictor: Option<ActivePowerPredictor>,
     /// What there is no figure of, and why.
     pub missing: MissingFields,
     /// Processes of each command at the latest look.
-    pub processes: HashMap<Arc<Who>, u32>,
+    pub processes: HashMap<Arc<ConsumerIdentity>, u32>,
     /// What people call the containers and pods that were seen, by their identifier.
     pub names: HashMap<String, String>,
 }
 
 /// The predictor that estimates the node.
 #[derive(Debug, Clone, PartialEq)]
-pub struct InForce {
-    pub about: InUse,
+pub struct ActivePowerPredictor {
+    pub about: PredictorInUse,
     /// Whether the latest use is within what it was learned from.
     pub in_range: bool,
     /// Cores of this machine for each of the machine that it was learned on.
@@ -75,19 +75,19 @@ pub struct InForce {
 
 /// The power of this node, as requests see it.
 #[derive(Debug)]
-pub struct Watch {
+pub struct PowerMonitor {
     /// What it is found with.
-    pub power: Power,
-    seen: Mutex<Seen>,
+    pub power: NodePowerConfig,
+    seen: Mutex<PowerHistory>,
 }
 
-impl Watch {
-    fn new(power: Power) -> Self {
+impl PowerMonitor {
+    fn new(power: NodePowerConfig) -> Self {
         Self { power, seen: Mutex::default() }
     }
 
     /// What was seen of late.
-    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub fn lock_history(&self) -> MutexGuard<'_, PowerHistory> {
         self.seen.lock_unpoisoned()
     }
 }

@@ -6,59 +6,59 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metier_device::sensors::{Covers, Meters, Node};
-use metier_linux::cgroup::naming::Kind;
-use metier_linux::consumers::{Consumers, Look};
-use metier_linux::counters::{Counted, Counters};
-use metier_power::estimate::NodeEstimate;
-use metier_power::ledger::{Estimated, Looked};
-use metier_power::vocabulary::{Component, Source};
-use metier_types::{Missing, Timestamp};
+use metier_device::sensors::{EnergyMeters, MeterScope, NodeEnergy};
+use metier_linux::cgroup::group_identity::CgroupKind;
+use metier_linux::cpu_consumers::{ConsumerInterval, CpuConsumers};
+use metier_linux::perf_counters::{PerfCounters, PerfCounts};
+use metier_power::estimate::NodePowerEstimate;
+use metier_power::kepler_terms::{EnergySource, PowerComponent};
+use metier_power::ledger::{EstimatedPower, NodeObservation};
+use metier_types::{MissingReason, UtcTimestamp};
 
-use super::{InForce, Power, Seen, Watch};
-use crate::agent::names::Names;
-use crate::agent::{Engine, NameSource};
+use super::{ActivePowerPredictor, NodePowerConfig, PowerHistory, PowerMonitor};
+use crate::agent::name_resolver::NameResolver;
+use crate::agent::{EngineNameSource, NameSource};
 use crate::error::Error;
 
 /// The first look comes soon: a page that was just opened has something to show.
-const FIRST: Duration = Duration::from_secs(1);
+const FIRST_SAMPLE_DELAY: Duration = Duration::from_secs(1);
 /// Meters that show power only are read so often in between, and their energy integrated.
-const READING: Duration = Duration::from_secs(1);
+const METER_READ_INTERVAL: Duration = Duration::from_secs(1);
 /// So many times what a look costs is waited for the next one, at least.
-const REST: u32 = 200;
+const MIN_REST_FACTOR: u32 = 200;
 /// Names of containers that are kept, beyond those that work now.
-const MOST_NAMES: usize = 1000;
+const MAX_NAMES: usize = 1000;
 /// The feature that every look has, and those of the processor's counters.
-const FEATURES: [&str; 4] = ["bpf_cpu_time_ms", "cache_miss", "cpu_cycles", "cpu_instructions"];
+const LIVE_FEATURES: [&str; 4] = ["bpf_cpu_time_ms", "cache_miss", "cpu_cycles", "cpu_instructions"];
 
 /// Time of this thread on processors.
-fn own_time() -> Duration {
+fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
 /// A thread that looks until it is dropped.
-pub struct Sampler {
+pub struct PowerSampler {
     /// What it has seen.
-    pub watch: Arc<Watch>,
+    pub watch: Arc<PowerMonitor>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Sampler {
-    pub fn start(power: Power) -> Result<Self, Error> {
-        let watch = Arc::new(Watch::new(power));
+impl PowerSampler {
+    pub fn start(power: NodePowerConfig) -> Result<Self, Error> {
+        let watch = Arc::new(PowerMonitor::new(power));
         let (stop, stopped) = channel();
         let own = watch.clone();
         let thread = std::thread::Builder::new()
             .name("metier-watts".to_string())
-            .spawn(move || Eyes::open(&own).watch(&own, &stopped))
+            .spawn(move || NodePowerProbe::open(&own).run(&own, &stopped))
             .map_err(|source| Error::Runtime { source })?;
         Ok(Self { watch, stop: Some(stop), thread: Some(thread) })
     }
 }
 
-impl Drop for Sampler {
+impl Drop for PowerSampler {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -68,29 +68,29 @@ impl Drop for Sampler {
 }
 
 /// What a look is taken with.
-pub(super) struct Eyes {
-    meters: Meters,
-    consumers: Consumers,
-    counters: Option<Counters>,
-    names: Names,
-    last: Option<Node>,
+pub(super) struct NodePowerProbe {
+    meters: EnergyMeters,
+    consumers: CpuConsumers,
+    counters: Option<PerfCounters>,
+    names: NameResolver,
+    last: Option<NodeEnergy>,
 }
 
-impl Eyes {
-    pub(super) fn open(watch: &Watch) -> Self {
+impl NodePowerProbe {
+    pub(super) fn open(watch: &PowerMonitor) -> Self {
         let roots = &watch.power.roots;
-        let mut meters = Meters::open_files(roots);
-        meters.start();
-        let mut consumers = Consumers::new(roots);
-        consumers.look();
-        let last = meters.node();
-        let counters = Counters::open(roots);
-        let mut seen = watch.seen();
+        let mut meters = EnergyMeters::open_files(roots);
+        meters.reset();
+        let mut consumers = CpuConsumers::new(roots);
+        consumers.sample();
+        let last = meters.node_energy();
+        let counters = PerfCounters::open(roots);
+        let mut seen = watch.lock_history();
         seen.meter = meters.node_meters();
         if let Some(missing) = meters.missing_node() {
             seen.missing.insert("measured".into(), missing);
         }
-        seen.missing.insert("bpf_page_cache_hit".into(), Missing::because(NO_PAGE_CACHE));
+        seen.missing.insert("bpf_page_cache_hit".into(), MissingReason::without_fix(NO_PAGE_CACHE));
         let counters = match counters {
             Ok(counters) => Some(counters),
             Err(missing) => {
@@ -99,81 +99,85 @@ impl Eyes {
             }
         };
         drop(seen);
-        let at = |socket: PathBuf| Box::new(Engine::at(socket)) as Box<dyn NameSource>;
+        let at = |socket: PathBuf| Box::new(EngineNameSource::at_socket(socket)) as Box<dyn NameSource>;
         let engine = watch.power.engine.clone().map(at);
-        Self { meters, consumers, counters, names: Names::start(engine.into_iter().collect()), last }
+        Self { meters, consumers, counters, names: NameResolver::start(engine.into_iter().collect()), last }
     }
 
-    fn watch(mut self, watch: &Watch, stopped: &Receiver<()>) {
-        let mut wait = watch.power.interval.min(FIRST);
-        while self.rests(stopped, wait) {
-            let (begun, worked) = (Instant::now(), own_time());
-            self.look(watch);
-            let worked = own_time().saturating_sub(worked);
-            wait = watch.power.interval.max(worked * REST).saturating_sub(begun.elapsed());
+    fn run(mut self, watch: &PowerMonitor, stopped: &Receiver<()>) {
+        let mut wait = watch.power.interval.min(FIRST_SAMPLE_DELAY);
+        while self.wait_or_stop(stopped, wait) {
+            let (begun, worked) = (Instant::now(), thread_cpu_time());
+            self.sample(watch);
+            let worked = thread_cpu_time().saturating_sub(worked);
+            wait = watch.power.interval.max(worked * MIN_REST_FACTOR).saturating_sub(begun.elapsed());
         }
     }
 
     /// Waits; `false` where it was told to end.
-    fn rests(&mut self, stopped: &Receiver<()>, wait: Duration) -> bool {
+    fn wait_or_stop(&mut self, stopped: &Receiver<()>, wait: Duration) -> bool {
         let until = Instant::now() + wait;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
             }
-            match stopped.recv_timeout(if self.meters.has_power() { left.min(READING) } else { left }) {
-                Err(RecvTimeoutError::Timeout) if self.meters.has_power() => self.meters.tick(),
+            match stopped.recv_timeout(if self.meters.has_power_sensor() {
+                left.min(METER_READ_INTERVAL)
+            } else {
+                left
+            }) {
+                Err(RecvTimeoutError::Timeout) if self.meters.has_power_sensor() => self.meters.sample(),
                 Err(RecvTimeoutError::Timeout) => {}
                 _ => return false,
             }
         }
     }
 
-    pub(super) fn look(&mut self, watch: &Watch) {
-        self.meters.tick();
-        let measured = self.measured();
-        let Some(look) = self.consumers.look() else { return };
+    pub(super) fn sample(&mut self, watch: &PowerMonitor) {
+        self.meters.sample();
+        let measured = self.measured_watts();
+        let Some(look) = self.consumers.sample() else { return };
         let covers = self.meters.node_meters().map(|(covers, _)| covers);
-        let counted = self.counters.as_mut().and_then(Counters::read);
-        let estimate = estimate(&watch.power, &look, counted, covers);
+        let counted = self.counters.as_mut().and_then(PerfCounters::read_delta);
+        let estimate = estimate_node(&watch.power, &look, counted, covers);
         let seconds = look.elapsed.get();
         let owners = || look.used.iter().filter_map(|used| used.who.owner.as_ref());
-        self.names.want_of(owners().map(|owner| (owner, None)));
-        let mut seen = watch.seen();
-        self.name(owners(), &mut seen);
+        self.names.request_names_of(owners().map(|owner| (owner, None)));
+        let mut seen = watch.lock_history();
+        self.remember_names(owners(), &mut seen);
         let missing = &mut seen.missing;
         for field in ["estimated", "low", "processes"] {
             missing.remove(field);
         }
         match &estimate {
-            Err(why) => drop(missing.insert("estimated".into(), Missing::because(why.as_str()))),
+            Err(why) => drop(missing.insert("estimated".into(), MissingReason::without_fix(why.as_str()))),
             Ok(estimate) if estimate.interval.is_none() => {
                 let why = format!("{} tells no interval, only a mean error", estimate.about.predictor);
-                missing.insert("low".into(), Missing::because(why));
+                missing.insert("low".into(), MissingReason::without_fix(why));
             }
             Ok(_) => {}
         }
         if look.left_out > 0 {
             let why = format!("{} processes beyond the bound were not looked at", look.left_out);
-            missing.insert("processes".into(), Missing::because(why));
+            missing.insert("processes".into(), MissingReason::without_fix(why));
         }
         let estimate = estimate.ok();
-        seen.predictor = estimate.as_ref().map(|estimate| InForce {
+        seen.predictor = estimate.as_ref().map(|estimate| ActivePowerPredictor {
             about: estimate.about.clone(),
             in_range: estimate.in_range,
             core_ratio: estimate.core_ratio,
         });
         seen.processes = look.used.iter().map(|used| (used.who.clone(), used.processes)).collect();
-        seen.ledger.enter(Looked {
-            at: Timestamp::now().as_millisecond(),
+        seen.ledger.enter(NodeObservation {
+            at: UtcTimestamp::now().as_millisecond(),
             seconds,
             busy_cores: look.busy.map(|busy| busy.get() / seconds.max(1e-9)),
             measured,
-            estimated: estimate.map(|one| Estimated {
-                watts: one.watts,
-                interval: one.interval,
-                idle: one.idle,
+            estimated: estimate.map(|estimate| EstimatedPower {
+                watts: estimate.watts,
+                interval: estimate.interval,
+                idle: estimate.idle,
             }),
             used: look.used.into_iter().map(|used| (used.who, used.cpu.get())).collect(),
             unseen: look.unseen.get(),
@@ -181,16 +185,16 @@ impl Eyes {
     }
 
     /// Keeps what the engine calls those that work. A name outlives its container, as what it used does.
-    fn name<'a>(&self, owners: impl Iterator<Item = &'a Kind>, seen: &mut Seen) {
-        if seen.names.len() > MOST_NAMES {
+    fn remember_names<'a>(&self, owners: impl Iterator<Item = &'a CgroupKind>, seen: &mut PowerHistory) {
+        if seen.names.len() > MAX_NAMES {
             seen.names.clear();
         }
-        let book = self.names.book();
+        let book = self.names.lock_names();
         for owner in owners {
             let (id, name) = match owner {
-                Kind::Container(id) => (id, book.container(id).and_then(|name| name.container.clone())),
-                Kind::Pod(uid) => (uid, book.pod(uid).and_then(|name| name.pod.clone())),
-                Kind::Run(_) | Kind::Unit(_) => continue,
+                CgroupKind::Container(id) => (id, book.container(id).and_then(|name| name.container.clone())),
+                CgroupKind::Pod(uid) => (uid, book.pod(uid).and_then(|name| name.pod.clone())),
+                CgroupKind::Run(_) | CgroupKind::Unit(_) => continue,
             };
             if let Some(name) = name {
                 seen.names.insert(id.clone(), name);
@@ -199,8 +203,8 @@ impl Eyes {
     }
 
     /// Power between the last two readings of the meter; after one that failed, over the longer time.
-    fn measured(&mut self) -> Option<f64> {
-        let now = self.meters.node()?;
+    fn measured_watts(&mut self) -> Option<f64> {
+        let now = self.meters.node_energy()?;
         let last = self.last.replace(now.clone())?;
         let seconds = (now.at - last.at).as_secs_f64();
         (seconds > 0.0).then(|| (now.energy.get() - last.energy.get()) / seconds)
@@ -210,27 +214,29 @@ impl Eyes {
 /// Why predictors that look at the page cache are not asked.
 const NO_PAGE_CACHE: &str = "hits of the page cache are counted only by a program inside of the kernel, which is not loaded; predictors that look at them are not asked";
 
-fn estimate(
-    power: &Power,
-    look: &Look,
-    counted: Option<Counted>,
-    covers: Option<Covers>,
-) -> Result<NodeEstimate, String> {
+fn estimate_node(
+    power: &NodePowerConfig,
+    look: &ConsumerInterval,
+    counted: Option<PerfCounts>,
+    covers: Option<MeterScope>,
+) -> Result<NodePowerEstimate, String> {
     let busy = look.busy.ok_or("the kernel does not say how busy the processors are (/proc/stat)")?;
     let seconds = look.elapsed.get();
     if seconds <= 0.0 {
         return Err("no time has passed since the last look".to_string());
     }
     // What is estimated is what is measured; without a meter the whole machine.
-    let (source, components): (Source, &[Component]) = match covers {
-        None | Some(Covers::Platform) => (Source::Acpi, &[Component::Platform]),
-        Some(Covers::PackageAndMemory) => (Source::RaplSysfs, &[Component::Package, Component::Dram]),
-        Some(Covers::Package) => (Source::RaplSysfs, &[Component::Package]),
+    let (source, components): (EnergySource, &[PowerComponent]) = match covers {
+        None | Some(MeterScope::Platform) => (EnergySource::Acpi, &[PowerComponent::Platform]),
+        Some(MeterScope::PackageAndMemory) => {
+            (EnergySource::RaplSysfs, &[PowerComponent::Package, PowerComponent::Dram])
+        }
+        Some(MeterScope::Package) => (EnergySource::RaplSysfs, &[PowerComponent::Package]),
     };
     let mut values = vec![busy.get() * 1000.0 / seconds];
     if let Some(counted) = counted {
         let counts = [counted.cache_misses, counted.cycles, counted.instructions];
         values.extend(counts.map(|count| count / seconds));
     }
-    power.estimator.node(&FEATURES[..values.len()], &values, source, components)
+    power.estimator.estimate_node(&LIVE_FEATURES[..values.len()], &values, source, components)
 }

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use metier_power::node::MachineSpec;
-use metier_power::selection::Registry;
+use metier_power::selection::PipelineRegistry;
 
-use super::sampler::Eyes;
+use super::sampler::NodePowerProbe;
 use super::*;
 
 fn put(root: &Path, path: &str, text: &str) {
@@ -15,11 +15,11 @@ fn put(root: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-fn watch(root: &Path) -> Watch {
+fn watch(root: &Path) -> PowerMonitor {
     let machine = MachineSpec { cores: Some(4.0), ..MachineSpec::default() };
-    let estimator = Arc::new(Estimator::new(Registry::default(), machine).unwrap());
-    let roots = Roots { proc: root.join("proc"), sys: root.join("sys"), etc: root.join("etc") };
-    Watch::new(Power { roots, interval: INTERVAL, estimator, engine: None })
+    let estimator = Arc::new(PowerEstimator::new(PipelineRegistry::default(), machine).unwrap());
+    let roots = KernelRoots { proc: root.join("proc"), sys: root.join("sys"), etc: root.join("etc") };
+    PowerMonitor::new(NodePowerConfig { roots, interval: DEFAULT_INTERVAL, estimator, engine: None })
 }
 
 fn busy(root: &Path, ticks: u64, own: u64) {
@@ -32,11 +32,11 @@ fn without_a_meter_the_estimate_is_shared_and_the_reason_said() {
     let folder = tempfile::tempdir().unwrap();
     busy(folder.path(), 0, 0);
     let watch = watch(folder.path());
-    let mut eyes = Eyes::open(&watch);
+    let mut eyes = NodePowerProbe::open(&watch);
     busy(folder.path(), 4, 3);
     std::thread::sleep(Duration::from_millis(30));
-    eyes.look(&watch);
-    let seen = watch.seen();
+    eyes.sample(&watch);
+    let seen = watch.lock_history();
     assert!(seen.meter.is_none() && seen.missing["measured"].reason.contains("no energy meter"));
     assert_eq!(seen.predictor.as_ref().unwrap().about.pipeline, "fallback");
     let entry = seen.ledger.entries().next().unwrap();
@@ -57,15 +57,15 @@ fn a_meter_is_shared_and_the_estimate_is_of_the_same_parts() {
         put(folder.path(), &format!("sys/class/powercap/{zone}/energy_uj"), "1000000");
     }
     let watch = watch(folder.path());
-    let mut eyes = Eyes::open(&watch);
+    let mut eyes = NodePowerProbe::open(&watch);
     std::thread::sleep(Duration::from_millis(30));
     put(folder.path(), "sys/class/powercap/intel-rapl:0/energy_uj", "3000000");
     busy(folder.path(), 1, 1);
-    eyes.look(&watch);
+    eyes.sample(&watch);
     put(folder.path(), "sys/class/powercap/intel-rapl:0:0/energy_uj", "torn");
-    eyes.look(&watch);
-    let seen = watch.seen();
-    assert_eq!(seen.meter.as_ref().unwrap().0, Covers::PackageAndMemory);
+    eyes.sample(&watch);
+    let seen = watch.lock_history();
+    assert_eq!(seen.meter.as_ref().unwrap().0, MeterScope::PackageAndMemory);
     assert!(!seen.missing.contains_key("measured"));
     let entries: Vec<_> = seen.ledger.entries().collect();
     assert!(entries[0].measured.unwrap() > 0.0 && entries[0].estimated.is_some());
@@ -78,9 +78,9 @@ fn a_meter_is_shared_and_the_estimate_is_of_the_same_parts() {
 fn a_host_that_says_nothing_is_told_with_reasons_and_nothing_is_made_up() {
     let folder = tempfile::tempdir().unwrap();
     let watch = watch(folder.path());
-    let mut eyes = Eyes::open(&watch);
-    eyes.look(&watch);
-    let seen = watch.seen();
+    let mut eyes = NodePowerProbe::open(&watch);
+    eyes.sample(&watch);
+    let seen = watch.lock_history();
     let entry = seen.ledger.entries().next().unwrap();
     assert_eq!((entry.measured, entry.estimated, entry.parts.is_none()), (None, None, true));
     assert!(seen.missing["estimated"].reason.contains("/proc/stat"));
@@ -103,21 +103,21 @@ fn a_container_has_the_name_that_its_engine_knows_also_after_its_end() {
     });
     let mut watch = watch(folder.path());
     watch.power.engine = Some(socket);
-    let mut eyes = Eyes::open(&watch);
+    let mut eyes = NodePowerProbe::open(&watch);
     busy(folder.path(), 4, 3);
-    eyes.look(&watch);
+    eyes.sample(&watch);
     engine.join().unwrap();
     // The answer is in the book a moment after it was written.
     for look in 5.. {
         busy(folder.path(), look, 3 + look);
-        eyes.look(&watch);
-        if !watch.seen().names.is_empty() {
+        eyes.sample(&watch);
+        if !watch.lock_history().names.is_empty() {
             break;
         }
         assert!(look < 5000, "the name never came");
         std::thread::sleep(Duration::from_millis(2));
     }
     fs::remove_dir_all(folder.path().join("proc/7")).unwrap();
-    eyes.look(&watch);
-    assert_eq!(watch.seen().names.get(&id).map(String::as_str), Some("camera"));
+    eyes.sample(&watch);
+    assert_eq!(watch.lock_history().names.get(&id).map(String::as_str), Some("camera"));
 }

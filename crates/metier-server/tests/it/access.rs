@@ -1,14 +1,14 @@
 //! Who is let in: tokens, host names, addresses; and what every answer carries.
 
 use crate::common::*;
-use metier_server::{Error, HttpConfig, Secret};
+use metier_server::{AccessToken, Error, HttpConfig};
 
 const TOKEN: &str = "a-token-that-nobody-guesses";
 
 fn with_token(listen: &str, open: &[&str]) -> HttpConfig {
     HttpConfig {
         listen: listen.parse().unwrap(),
-        token: Some(Secret::new(TOKEN).unwrap()),
+        token: Some(AccessToken::new(TOKEN).unwrap()),
         open: open.iter().map(|door| door.to_string()).collect(),
         ..HttpConfig::default()
     }
@@ -37,7 +37,7 @@ fn a_taken_port_is_told_with_the_address_and_the_way_out() {
     let config = HttpConfig { listen: first.address, ..HttpConfig::default() };
     let error =
         metier_server::run(config.into(), store.clone(), |_| panic!("cannot listen twice")).unwrap_err();
-    assert!(matches!(error, Error::Taken { .. }));
+    assert!(matches!(error, Error::AddressInUse { .. }));
     let text = error.to_string();
     assert!(text.contains(&first.address.to_string()) && text.contains("--listen 127.0.0.1:PORT"), "{text}");
 }

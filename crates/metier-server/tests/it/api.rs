@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::common::*;
-use metier_types::schema::Schema;
+use metier_types::schema::RecordSchema;
 use metier_types::*;
 use serde_json::{Value, json};
 
@@ -114,7 +114,7 @@ fn a_time_line_is_cut_and_thinned_without_making_anything_up() {
     assert!(thin.times.len() <= 4000 && thin.times.len() > 1000, "{}", thin.times.len());
     let rows: BTreeSet<i64> = whole[0].times.iter().copied().collect();
     assert!(thin.times.iter().all(|time| rows.contains(time)));
-    assert_eq!(thin.defect(), None);
+    assert_eq!(thin.find_defect(), None);
 
     let part = read("from=1000000000&to=1999999999&name=use&points=200000");
     assert_eq!(part.len(), 1);
@@ -130,11 +130,11 @@ fn the_process_tree_is_given_or_its_absence_explained() {
     let (_folder, store) = store();
     let with = run("alpha", BatchId::new(), 0);
     let mut without = run("alpha", BatchId::new(), 1);
-    without.missing.insert("processes".into(), Missing::fixable("no exit events", "run as root"));
+    without.missing.insert("processes".into(), MissingReason::with_fix("no exit events", "run as root"));
     store.put_run(&with, &[]).unwrap();
     store.put_run(&without, &[]).unwrap();
     let tree = ProcessTree {
-        schema: Schema::new(),
+        schema: RecordSchema::new(),
         run: with.id,
         source: ProcessSource::Events,
         total: 1,
@@ -142,7 +142,7 @@ fn the_process_tree_is_given_or_its_absence_explained() {
         processes: vec![
             serde_json::from_value(json!({"pid": 7, "name": "true", "started_seconds": 0.0})).unwrap(),
         ],
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let json = serde_json::to_vec(&tree).unwrap();
     let (digest, size_bytes) = store.put_artefact(&mut &json[..]).unwrap();
@@ -253,14 +253,14 @@ fn only_get_and_head_do_anything() {
 #[test]
 fn the_doctor_answers_what_the_checks_say() {
     let (_folder, store) = store();
-    let check = metier_server::Check {
+    let check = metier_server::DoctorCheck {
         name: "cgroup".into(),
         ok: false,
         text: "not writable".into(),
         fix: Some("run as root".into()),
     };
     let expected = serde_json::to_value(&check).unwrap();
-    let doctor: metier_server::config::Doctor = std::sync::Arc::new(move || vec![check.clone()]);
+    let doctor: metier_server::config::DoctorCallback = std::sync::Arc::new(move || vec![check.clone()]);
     let config = metier_server::Config { doctor: Some(doctor), ..Default::default() };
     let server = Server::with(&store, config);
     assert_eq!(
@@ -290,7 +290,7 @@ fn a_run_under_way_shows_what_it_has_so_far() {
     let (_folder, store) = store();
     let mut run = run("alpha", BatchId::new(), 0);
     (run.state, run.ended, run.exit) = (RunState::Running, None, None);
-    let owner = metier_store::Owner { host: "board-7".into(), boot: "b".into(), pid: 1, started: 1 };
+    let owner = metier_store::OwnerProcess { host: "board-7".into(), boot: "b".into(), pid: 1, started: 1 };
     store.begin_run(&run, &owner).unwrap();
     let server = Server::start(&store);
     let rows = || {
@@ -298,7 +298,7 @@ fn a_run_under_way_shows_what_it_has_so_far() {
         list["series"][0]["times"].as_array().map_or(0, Vec::len)
     };
     assert_eq!(rows(), 0);
-    store.append(run.id, &series(run.id, 100)[..1]).unwrap();
+    store.append_series(run.id, &series(run.id, 100)[..1]).unwrap();
     assert_eq!(rows(), 100);
     let listed = server.get("/api/v1/runs?state=running").json();
     assert_eq!((&listed["total"], &listed["runs"][0]["exit"]), (&json!(1), &Value::Null));
@@ -310,7 +310,7 @@ fn a_run_under_way_shows_what_it_has_so_far() {
 fn many_clients_at_once_all_get_their_answer() {
     let (_folder, store) = store();
     fill(&store, 20);
-    let limits = metier_server::Limits { connections: 8, ..Default::default() };
+    let limits = metier_server::HttpLimits { connections: 8, ..Default::default() };
     let server = Server::with(&store, metier_server::HttpConfig { limits, ..Default::default() });
     std::thread::scope(|scope| {
         for _ in 0..40 {

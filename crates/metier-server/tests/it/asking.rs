@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metier_power::catalog::PipelineCatalog;
-use metier_power::estimate::Estimator;
+use metier_power::estimate::PowerEstimator;
+use metier_power::kepler_settings::InitialPredictor;
+use metier_power::kepler_terms::{EnergySource, OutputType};
 use metier_power::node::MachineSpec;
-use metier_power::pipeline::{ModelServer, Place};
-use metier_power::settings::Initial;
-use metier_power::vocabulary::{OutputType, Source};
-use metier_server::kepler::{Asking, Beside, Doors};
+use metier_power::pipeline::{ModelServerClient, PipelineLocation};
+use metier_server::kepler::{BackgroundServices, FetchConfig, KeplerServices};
 use serde_json::{Value, json};
 
 /// Weights whose idle power is that.
@@ -32,20 +32,20 @@ fn zip(files: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// An estimator of a small machine, which nothing that is shipped was learned on.
-fn estimator(folder: &Path, asking: impl FnOnce(Asking) -> Asking) -> Beside {
+fn estimator(folder: &Path, asking: impl FnOnce(FetchConfig) -> FetchConfig) -> BackgroundServices {
     let asked = folder.join("asked");
     std::fs::create_dir_all(&asked).unwrap();
-    let (shelf, _) = PipelineCatalog::open(vec![Place::Path(asked.clone())], None).unwrap();
+    let (shelf, _) = PipelineCatalog::open(vec![PipelineLocation::Path(asked.clone())], None).unwrap();
     let machine = MachineSpec { cores: Some(2.0), ..MachineSpec::default() };
-    let estimator = Estimator::new((*shelf.registry()).clone(), machine).unwrap();
-    let asking = asking(Asking { folder: asked.join("model-server"), ..Asking::default() });
-    let doors = Doors {
+    let estimator = PowerEstimator::new((*shelf.registry()).clone(), machine).unwrap();
+    let asking = asking(FetchConfig { folder: asked.join("model-server"), ..FetchConfig::default() });
+    let doors = KeplerServices {
         socket: Some(folder.join("estimator.sock")),
         estimator: Some(Arc::new(estimator)),
         asking: Some(asking),
-        ..Doors::new(Arc::new(shelf))
+        ..KeplerServices::new(Arc::new(shelf))
     };
-    doors.beside().unwrap()
+    doors.run_in_background().unwrap()
 }
 
 fn idle_watts(folder: &Path) -> f64 {
@@ -67,8 +67,8 @@ fn wait_for(folder: &Path, watts: f64) {
     }
 }
 
-fn model_server(address: SocketAddr) -> ModelServer {
-    ModelServer::new(&format!("http://{address}/model")).unwrap()
+fn model_server(address: SocketAddr) -> ModelServerClient {
+    ModelServerClient::new(&format!("http://{address}/model")).unwrap()
 }
 
 #[test]
@@ -82,20 +82,23 @@ fn a_predictor_of_the_model_server_answers_also_when_the_server_is_gone() {
     ]);
     let path = folder.path().join("std.zip");
     std::fs::write(&path, pipeline).unwrap();
-    let (shelf, _) = PipelineCatalog::open(vec![Place::Path(path)], None).unwrap();
-    let models = Doors { models: Some("127.0.0.1:0".parse().unwrap()), ..Doors::new(Arc::new(shelf)) };
-    let models = models.beside().unwrap();
+    let (shelf, _) = PipelineCatalog::open(vec![PipelineLocation::Path(path)], None).unwrap();
+    let models = KeplerServices {
+        models: Some("127.0.0.1:0".parse().unwrap()),
+        ..KeplerServices::new(Arc::new(shelf))
+    };
+    let models = models.run_in_background().unwrap();
     let address = models.opened.models.unwrap();
-    let with_server = |asking| Asking { server: Some(model_server(address)), ..asking };
+    let with_server = |asking| FetchConfig { server: Some(model_server(address)), ..asking };
     let doors = estimator(folder.path(), with_server);
     // Somebody answers from the first moment.
     assert!(idle_watts(folder.path()) > 0.0);
     wait_for(folder.path(), 77.0);
-    doors.end();
-    models.end();
+    doors.stop();
+    models.stop();
     let doors = estimator(folder.path(), with_server);
     assert_eq!(idle_watts(folder.path()), 77.0);
-    doors.end();
+    doors.stop();
 }
 
 /// Answers as the original's server does: the body of a request decides.
@@ -143,9 +146,10 @@ fn where_an_archive_holds_pickles_only_the_weights_are_asked_for() {
             archive.clone(),
         )
     });
-    let doors = estimator(folder.path(), |asking| Asking { server: Some(model_server(address)), ..asking });
+    let doors =
+        estimator(folder.path(), |asking| FetchConfig { server: Some(model_server(address)), ..asking });
     wait_for(folder.path(), 55.0);
-    doors.end();
+    doors.stop();
 }
 
 #[test]
@@ -154,18 +158,18 @@ fn a_predictor_at_an_address_of_its_own_is_taken_where_the_server_has_none() {
     let address = stand_in(|_| (400, "", b"cannot find model for {} at the moment".to_vec()));
     let file = folder.path().join("SGDRegressorTrainer_4.json");
     std::fs::write(&file, weights(33.0).to_string()).unwrap();
-    let initial = Initial {
+    let initial = InitialPredictor {
         output_type: OutputType::AbsPower,
-        source: Source::Acpi,
+        source: EnergySource::Acpi,
         address: format!("file://{}", file.display()),
     };
-    let doors = estimator(folder.path(), |asking| Asking {
+    let doors = estimator(folder.path(), |asking| FetchConfig {
         server: Some(model_server(address)),
         initial: vec![initial],
         ..asking
     });
     wait_for(folder.path(), 33.0);
-    doors.end();
+    doors.stop();
 }
 
 #[test]
@@ -174,11 +178,12 @@ fn while_nobody_has_a_predictor_the_fallback_answers() {
     let unheard = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = unheard.local_addr().unwrap();
     drop(unheard);
-    let doors = estimator(folder.path(), |asking| Asking { server: Some(model_server(address)), ..asking });
+    let doors =
+        estimator(folder.path(), |asking| FetchConfig { server: Some(model_server(address)), ..asking });
     let first = idle_watts(folder.path());
     for _ in 0..20 {
         assert_eq!(idle_watts(folder.path()), first);
     }
     assert!(first > 0.0);
-    doors.end();
+    doors.stop();
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::common::*;
-use metier_power::estimate::Estimator;
+use metier_power::estimate::PowerEstimator;
 use metier_power::node::MachineSpec;
-use metier_power::selection::Registry;
-use metier_server::{Check, Config, Power};
-use metier_types::schema::Schema;
+use metier_power::selection::PipelineRegistry;
+use metier_server::{Config, DoctorCheck, NodePowerConfig};
+use metier_types::schema::RecordSchema;
 use metier_types::*;
 use serde_json::Value;
 
@@ -16,18 +16,18 @@ fn furnished() -> (tempfile::TempDir, Server, Vec<Run>, SessionId) {
     let (folder, store) = store();
     let runs = fill(&store, 12);
     let mut with = run("alpha", BatchId::new(), 50);
-    with.warnings.push(Warning::new("steal", "the host was busy"));
-    with.missing.insert("summary.energy_joules".into(), Missing::because("no meter"));
-    with.quality.insert("summary.cpu_seconds".into(), Quality::Exact);
+    with.warnings.push(RunWarning::new("steal", "the host was busy"));
+    with.missing.insert("summary.energy_joules".into(), MissingReason::without_fix("no meter"));
+    with.quality.insert("summary.cpu_seconds".into(), ValueQuality::Exact);
     store.put_run(&with, &series(with.id, 1000)).unwrap();
     let tree = ProcessTree {
-        schema: Schema::new(),
+        schema: RecordSchema::new(),
         run: with.id,
         source: ProcessSource::Sampled,
         total: 0,
         omitted: 0,
         processes: Vec::new(),
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     let json = serde_json::to_vec(&tree).unwrap();
     let (digest, size_bytes) = store.put_artefact(&mut &json[..]).unwrap();
@@ -37,18 +37,18 @@ fn furnished() -> (tempfile::TempDir, Server, Vec<Run>, SessionId) {
     let mut new = new_session("of a job");
     new.job = Some("lab".to_string());
     let session = store.add_session(&new, 9).unwrap();
-    let owner = metier_store::Owner { host: "board-7".into(), boot: "b".into(), pid: 1, started: 1 };
+    let owner = metier_store::OwnerProcess { host: "board-7".into(), boot: "b".into(), pid: 1, started: 1 };
     store.claim_session(&device().reference(), &owner).unwrap().unwrap();
     assert_eq!(session.number, 1);
-    let check = Check { name: "x".into(), ok: true, text: "y".into(), fix: None };
-    let estimator = Estimator::new(Registry::default(), MachineSpec::default()).unwrap();
-    let power = Power {
-        roots: metier_linux::Roots::default(),
+    let check = DoctorCheck { name: "x".into(), ok: true, text: "y".into(), fix: None };
+    let estimator = PowerEstimator::new(PipelineRegistry::default(), MachineSpec::default()).unwrap();
+    let power = NodePowerConfig {
+        roots: metier_linux::KernelRoots::default(),
         interval: std::time::Duration::from_millis(20),
         estimator: Arc::new(estimator),
         engine: None,
     };
-    let doctor: metier_server::config::Doctor = Arc::new(move || vec![check.clone()]);
+    let doctor: metier_server::config::DoctorCallback = Arc::new(move || vec![check.clone()]);
     let config = Config { doctor: Some(doctor), power: Some(power), ..Config::default() };
     let server = Server::with(&store, config);
     (folder, server, vec![with].into_iter().chain(runs).collect(), session.id)

@@ -7,9 +7,9 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use metier_power::catalog::PipelineCatalog;
-use metier_power::pipeline::Place;
-use metier_server::Secret;
-use metier_server::kepler::Doors;
+use metier_power::pipeline::PipelineLocation;
+use metier_server::AccessToken;
+use metier_server::kepler::KeplerServices;
 
 const TOKEN: &str = "a-token-that-is-long";
 
@@ -54,14 +54,14 @@ fn it_is_ready_when_the_pipeline_came_and_keeps_it_when_the_address_is_gone() {
             .unwrap();
         stream.write_all(&zip).unwrap();
     });
-    let place = Place::read(&format!("http://{address}/std.zip"), folder.path()).unwrap();
+    let place = PipelineLocation::read(&format!("http://{address}/std.zip"), folder.path()).unwrap();
     let (shelf, _) = PipelineCatalog::open(vec![place], None).unwrap();
-    let doors = Doors {
+    let doors = KeplerServices {
         models: Some("127.0.0.1:0".parse().unwrap()),
-        token: Some(Secret::new(TOKEN).unwrap()),
-        ..Doors::new(Arc::new(shelf))
+        token: Some(AccessToken::new(TOKEN).unwrap()),
+        ..KeplerServices::new(Arc::new(shelf))
     };
-    let doors = doors.beside().unwrap();
+    let doors = doors.run_in_background().unwrap();
     let models = doors.opened.models.unwrap();
     assert!(ask(models, "GET /readyz", "").starts_with("HTTP/1.1 503"));
     assert!(ask(models, "GET /healthz", "").starts_with("HTTP/1.1 200"));
@@ -87,7 +87,7 @@ fn it_is_ready_when_the_pipeline_came_and_keeps_it_when_the_address_is_gone() {
     );
     assert!(ask(models, model, "").contains("77.0"));
     assert!(ask(models, "GET /metrics", "").contains("/std.zip\"} 0"));
-    doors.end();
+    doors.stop();
 }
 
 #[test]
@@ -96,14 +96,14 @@ fn who_wants_an_archive_does_not_wait_for_addresses_that_say_nothing() {
     // Takes everybody in, and never says a word.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
-    let place = Place::read(&format!("http://{address}/std.zip"), folder.path()).unwrap();
+    let place = PipelineLocation::read(&format!("http://{address}/std.zip"), folder.path()).unwrap();
     let (shelf, _) = PipelineCatalog::open(vec![place], None).unwrap();
-    let doors = Doors {
+    let doors = KeplerServices {
         models: Some("127.0.0.1:0".parse().unwrap()),
-        token: Some(Secret::new(TOKEN).unwrap()),
-        ..Doors::new(Arc::new(shelf))
+        token: Some(AccessToken::new(TOKEN).unwrap()),
+        ..KeplerServices::new(Arc::new(shelf))
     };
-    let doors = doors.beside().unwrap();
+    let doors = doors.run_in_background().unwrap();
     let models = doors.opened.models.unwrap();
     let reloads: Vec<TcpStream> = (0..3)
         .map(|_| {
@@ -132,5 +132,5 @@ fn who_wants_an_archive_does_not_wait_for_addresses_that_say_nothing() {
         String::from_utf8_lossy(&reply[..reply.len().min(300)])
     );
     drop((reloads, silent));
-    doors.end();
+    doors.stop();
 }

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use crate::common::*;
-use metier_server::{HttpConfig, Limits, Secret};
+use metier_server::{AccessToken, HttpConfig, HttpLimits};
 use serde_json::json;
 
 const TOKEN: &str = "a-token-that-nobody-guesses";
 
 fn config() -> HttpConfig {
-    HttpConfig { start_token: Some(Secret::new(TOKEN).unwrap()), ..HttpConfig::default() }
+    HttpConfig { start_token: Some(AccessToken::new(TOKEN).unwrap()), ..HttpConfig::default() }
 }
 
 fn post(server: &Server, query: &str, token: &str, body: &[u8]) -> Response {
@@ -129,7 +129,7 @@ fn shapes_that_a_graph_leaves_open_can_be_given() {
 #[test]
 fn what_is_no_graph_too_large_or_from_a_stranger_is_refused() {
     let (_folder, store) = store();
-    let limits = Limits { upload_bytes: 5000, body_bytes: 50, ..Limits::default() };
+    let limits = HttpLimits { upload_bytes: 5000, body_bytes: 50, ..HttpLimits::default() };
     let server = Server::with(&store, HttpConfig { limits, ..config() });
     assert!(product(Some(100)).len() > 50, "larger than other bodies may be");
     post(&server, "", TOKEN, &product(Some(100))).json();
@@ -154,7 +154,7 @@ fn what_was_measured_is_the_quartile_that_predictors_learn_and_else_the_middle_o
     use sha2::Digest as _;
     let (_folder, store) = store();
     let body = product(Some(2));
-    let digest = metier_types::Digest::from_bytes(sha2::Sha256::digest(&body).into());
+    let digest = metier_types::ContentDigest::from_bytes(sha2::Sha256::digest(&body).into());
     let mut own = workload("product");
     own.digest = Some(digest);
     store.put_device(&device()).unwrap();
@@ -191,7 +191,7 @@ fn what_is_predicted_beside_a_run_is_for_the_load_that_it_had() {
     use sha2::Digest as _;
     let (_folder, store) = store();
     let body = product(Some(2));
-    let digest = metier_types::Digest::from_bytes(sha2::Sha256::digest(&body).into());
+    let digest = metier_types::ContentDigest::from_bytes(sha2::Sha256::digest(&body).into());
     let mut own = workload("product");
     own.digest = Some(digest);
     store.put_device(&device()).unwrap();

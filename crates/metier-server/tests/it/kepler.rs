@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metier_power::estimate::Estimator;
+use metier_power::estimate::PowerEstimator;
 use metier_power::node::MachineSpec;
-use metier_power::selection::Registry;
+use metier_power::selection::PipelineRegistry;
 use metier_server::kepler::EstimatorDoor;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ struct Open {
 fn open() -> Open {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("estimator.sock");
-    let estimator = Arc::new(Estimator::new(Registry::default(), machine()).unwrap());
+    let estimator = Arc::new(PowerEstimator::new(PipelineRegistry::default(), machine()).unwrap());
     let door = EstimatorDoor::open(&socket, estimator).unwrap();
     Open { _folder: folder, door, socket }
 }
@@ -359,7 +359,7 @@ fn the_socket_is_for_its_user_and_group_and_goes_with_the_door() {
     let open = open();
     let mode = std::fs::metadata(&open.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
-    let estimator = || Arc::new(Estimator::new(Registry::default(), machine()).unwrap());
+    let estimator = || Arc::new(PowerEstimator::new(PipelineRegistry::default(), machine()).unwrap());
     let taken = EstimatorDoor::open(&open.socket, estimator()).unwrap_err();
     assert!(taken.to_string().contains("somebody listens"), "{taken}");
     let socket = open.socket.clone();
@@ -384,7 +384,7 @@ fn a_small_machine_unlike_any_gets_the_physical_fallback() {
     };
     // With what is shipped among the pipelines, as `metier serve` has it.
     let (shelf, _) = metier_power::catalog::PipelineCatalog::open(Vec::new(), None).unwrap();
-    let estimator = Arc::new(Estimator::new((*shelf.registry()).clone(), small).unwrap());
+    let estimator = Arc::new(PowerEstimator::new((*shelf.registry()).clone(), small).unwrap());
     let _door = EstimatorDoor::open(&socket, estimator.clone()).unwrap();
     let mut busy = request(1, "AbsPower", "acpi");
     busy["values"][0][0] = json!(2000.0);
@@ -403,8 +403,8 @@ mod models {
     use std::sync::Arc;
 
     use metier_power::catalog::PipelineCatalog;
-    use metier_server::Secret;
-    use metier_server::kepler::{Models, router};
+    use metier_server::AccessToken;
+    use metier_server::kepler::{ModelServerState, router};
     use serde_json::{Value, json};
 
     const TOKEN: &str = "a-token-that-is-long";
@@ -415,7 +415,8 @@ mod models {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let (shelf, _) = PipelineCatalog::open(Vec::new(), uploads).unwrap();
-                let models = Models::new(Arc::new(shelf), Some(Secret::new(TOKEN).unwrap()), is_closed);
+                let models =
+                    ModelServerState::new(Arc::new(shelf), Some(AccessToken::new(TOKEN).unwrap()), is_closed);
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 sender.send(listener.local_addr().unwrap()).unwrap();
                 axum::serve(listener, router(Arc::new(models))).await.unwrap();
@@ -523,7 +524,7 @@ mod models {
         let (about, weights) = (member("metadata.json"), member("weight.json"));
         assert_eq!(about["model_name"].as_str().unwrap().to_lowercase(), name);
         assert!(about["mae"].is_number() && about["machine_spec"]["cores"] == 40, "{about}");
-        let read = metier_power::weights::Weights::read(&weights).unwrap();
+        let read = metier_power::weights::KeplerWeights::read(&weights).unwrap();
         let formulas = read.formulas(about["trainer"].as_str().unwrap()).unwrap();
         assert!(formulas[0].1.watts(&[0.0, 0.0]).unwrap() > 20.0);
     }

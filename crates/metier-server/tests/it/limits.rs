@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::common::*;
-use metier_server::config::Doctor;
-use metier_server::{Check, Config, HttpConfig, Limits};
+use metier_server::config::DoctorCallback;
+use metier_server::{Config, DoctorCheck, HttpConfig, HttpLimits};
 
 const SHORT: Duration = Duration::from_millis(200);
 
 /// A doctor that says when it was asked and answers when it is told to.
-fn held() -> (Doctor, mpsc::Receiver<()>, mpsc::Sender<()>) {
+fn held() -> (DoctorCallback, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (asked, was_asked) = mpsc::channel();
     let (answer, may_answer) = mpsc::channel::<()>();
     let may_answer = Mutex::new(may_answer);
-    let doctor: Doctor = Arc::new(move || {
+    let doctor: DoctorCallback = Arc::new(move || {
         let _ = asked.send(());
         let _ = may_answer.lock().unwrap().recv_timeout(PATIENCE);
         Vec::new()
@@ -24,14 +24,14 @@ fn held() -> (Doctor, mpsc::Receiver<()>, mpsc::Sender<()>) {
     (doctor, was_asked, answer)
 }
 
-fn config(doctor: Option<Doctor>, limits: Limits) -> Config {
+fn config(doctor: Option<DoctorCallback>, limits: HttpLimits) -> Config {
     Config { doctor, ..HttpConfig { limits, ..HttpConfig::default() }.into() }
 }
 
 #[test]
 fn a_client_that_does_not_finish_its_head_loses_its_place() {
     let (_folder, store) = store();
-    let limits = Limits { connections: 1, header_time: SHORT, ..Limits::default() };
+    let limits = HttpLimits { connections: 1, header_time: SHORT, ..HttpLimits::default() };
     let server = Server::with(&store, config(None, limits));
     for sent in ["", "GET /healthz HTTP/1.1\r\nHost: loc"] {
         let mut slow = server.connect();
@@ -47,9 +47,9 @@ fn a_client_that_does_not_finish_its_head_loses_its_place() {
 #[test]
 fn a_client_that_does_not_read_loses_its_place() {
     let (_folder, store) = store();
-    let check = Check { name: "large".into(), ok: true, text: "x".repeat(64 << 20), fix: None };
-    let doctor: Doctor = Arc::new(move || vec![check.clone()]);
-    let limits = Limits { connections: 1, write_time: SHORT, ..Limits::default() };
+    let check = DoctorCheck { name: "large".into(), ok: true, text: "x".repeat(64 << 20), fix: None };
+    let doctor: DoctorCallback = Arc::new(move || vec![check.clone()]);
+    let limits = HttpLimits { connections: 1, write_time: SHORT, ..HttpLimits::default() };
     let server = Server::with(&store, config(Some(doctor), limits));
     let mut deaf = server.connect();
     deaf.write_all(b"GET /api/v1/doctor HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -61,7 +61,7 @@ fn a_client_that_does_not_read_loses_its_place() {
 fn work_that_takes_too_long_is_given_up() {
     let (_folder, store) = store();
     let (doctor, was_asked, answer) = held();
-    let limits = Limits { request_time: SHORT, ..Limits::default() };
+    let limits = HttpLimits { request_time: SHORT, ..HttpLimits::default() };
     let server = Server::with(&store, config(Some(doctor), limits));
     let response = server.get("/api/v1/doctor");
     assert!(response.problem(503)["detail"].as_str().unwrap().contains("longer than 0.2 s"));
@@ -74,7 +74,7 @@ fn work_that_takes_too_long_is_given_up() {
 fn slow_checks_do_not_hold_up_anything_else() {
     let (_folder, store) = store();
     let (doctor, was_asked, answer) = held();
-    let limits = Limits { store_calls: 1, request_time: PATIENCE, ..Limits::default() };
+    let limits = HttpLimits { store_calls: 1, request_time: PATIENCE, ..HttpLimits::default() };
     let server = Server::with(&store, config(Some(doctor), limits));
     let mut waiting = server.connect();
     waiting
@@ -139,7 +139,7 @@ fn a_connection_serves_many_requests() {
 fn a_request_under_way_is_finished_before_the_end() {
     let (_folder, store) = store();
     let (doctor, was_asked, answer) = held();
-    let limits = Limits { drain_time: PATIENCE, request_time: PATIENCE, ..Limits::default() };
+    let limits = HttpLimits { drain_time: PATIENCE, request_time: PATIENCE, ..HttpLimits::default() };
     let mut server = Server::with(&store, config(Some(doctor), limits));
     let mut idle = server.connect();
     let mut waiting = server.connect();
@@ -161,7 +161,7 @@ fn a_request_under_way_is_finished_before_the_end() {
 fn a_request_that_never_ends_does_not_keep_the_server() {
     let (_folder, store) = store();
     let (doctor, was_asked, answer) = held();
-    let limits = Limits { drain_time: SHORT, request_time: PATIENCE, ..Limits::default() };
+    let limits = HttpLimits { drain_time: SHORT, request_time: PATIENCE, ..HttpLimits::default() };
     let mut server = Server::with(&store, config(Some(doctor), limits));
     let mut waiting = server.connect();
     waiting.write_all(b"GET /api/v1/doctor HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -174,7 +174,7 @@ fn a_request_that_never_ends_does_not_keep_the_server() {
 fn large_answers_are_compressed_for_those_who_ask() {
     let (_folder, store) = store();
     fill(&store, 200);
-    let limits = Limits { compress_on_loopback: true, ..Limits::default() };
+    let limits = HttpLimits { compress_on_loopback: true, ..HttpLimits::default() };
     let server = Server::with(&store, config(None, limits));
     let plain = server.get("/api/v1/runs?limit=200");
     let small = server.request("GET", "/api/v1/runs?limit=200", "Accept-Encoding: gzip\r\n");

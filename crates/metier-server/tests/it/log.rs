@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use crate::common::*;
-use metier_server::{HttpConfig, Secret};
+use metier_server::{AccessToken, HttpConfig};
 use serde_json::Value;
 
 #[derive(Clone, Default)]
@@ -26,7 +26,7 @@ fn each_request_is_one_line_with_its_id_and_without_secrets() {
     tracing_subscriber::fmt().json().with_writer(move || writer.clone()).init();
     let (_folder, store) = store();
     let token = "a-token-that-nobody-guesses";
-    let config = HttpConfig { token: Some(Secret::new(token).unwrap()), ..HttpConfig::default() };
+    let config = HttpConfig { token: Some(AccessToken::new(token).unwrap()), ..HttpConfig::default() };
     let mut server = Server::with(&store, config);
     let headers = format!("Authorization: Bearer {token}\r\nX-Request-Id: mine-1\r\n");
     assert_eq!(server.request("GET", "/api/v1/runs?text=a-private-text", &headers).status, 200);

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metier_power::catalog::PipelineCatalog;
-use metier_power::estimate::Estimator;
+use metier_power::estimate::PowerEstimator;
+use metier_power::kepler_terms::{EnergySource, OutputType};
 use metier_power::node::MachineSpec;
 use metier_power::online::{self, promotions};
-use metier_power::pipeline::Place;
-use metier_power::vocabulary::{OutputType, Source};
-use metier_server::kepler::{Doors, Online};
+use metier_power::pipeline::PipelineLocation;
+use metier_server::kepler::{KeplerServices, OnlineTrainerConfig};
 use serde_json::{Value, json};
 
 /// Ends with the test, however that ends.
@@ -128,29 +128,29 @@ fn watts(socket: &Path, load: f64) -> f64 {
 fn what_the_online_trainer_does_is_told_wherever_there_are_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let shelf = Arc::new(PipelineCatalog::open(Vec::new(), None).unwrap().0);
-    let estimator = Estimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
+    let estimator = PowerEstimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
     // Nobody listens there any more.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let doors = Doors {
+    let doors = KeplerServices {
         models: Some("127.0.0.1:0".parse().unwrap()),
         metrics: Some("127.0.0.1:0".parse().unwrap()),
-        online: Some(Online {
+        online: Some(OnlineTrainerConfig {
             prometheus: nobody.to_string().parse().unwrap(),
             interval: Duration::from_millis(100),
             window: Duration::from_secs(60),
             step: Duration::from_secs(1),
-            settings: online::Settings::new(folder.path().to_path_buf()),
+            settings: online::OnlineSettings::new(folder.path().to_path_buf()),
             only: Vec::new(),
             node: None,
         }),
         estimator: Some(Arc::new(estimator)),
-        ..Doors::new(shelf)
+        ..KeplerServices::new(shelf)
     };
-    let doors = doors.beside().unwrap();
+    let doors = doors.run_in_background().unwrap();
     for address in [doors.opened.models.unwrap(), doors.opened.metrics.unwrap()] {
         until(address, "failed", |page| value(page, &["metier_power_online_rounds_total", "failed"]) >= 1.0);
     }
-    doors.end();
+    doors.stop();
 }
 
 #[test]
@@ -163,26 +163,26 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
     let (prometheus, address) = start(folder.path(), &[exporter(150.0)]);
     let (socket, pipelines) = (folder.path().join("estimator.sock"), folder.path().join("pipelines"));
     std::fs::create_dir(&pipelines).unwrap();
-    let open = || PipelineCatalog::open(vec![Place::Path(pipelines.clone())], None).unwrap().0;
+    let open = || PipelineCatalog::open(vec![PipelineLocation::Path(pipelines.clone())], None).unwrap().0;
     let shelf = Arc::new(open());
     let machine = MachineSpec { cores: Some(2.0), ..MachineSpec::default() };
-    let estimator = Arc::new(Estimator::new((*shelf.registry()).clone(), machine).unwrap());
-    let doors = Doors {
+    let estimator = Arc::new(PowerEstimator::new((*shelf.registry()).clone(), machine).unwrap());
+    let doors = KeplerServices {
         socket: Some(socket.clone()),
         trainer: Some("127.0.0.1:0".parse().unwrap()),
-        online: Some(Online {
+        online: Some(OnlineTrainerConfig {
             prometheus: address.to_string().parse().unwrap(),
             interval: Duration::from_millis(500),
             window: Duration::from_secs(60),
             step: Duration::from_millis(500),
-            settings: online::Settings::new(pipelines.clone()),
+            settings: online::OnlineSettings::new(pipelines.clone()),
             only: Vec::new(),
             node: None,
         }),
         estimator: Some(estimator.clone()),
-        ..Doors::new(shelf)
+        ..KeplerServices::new(shelf)
     };
-    let doors = doors.beside().unwrap();
+    let doors = doors.run_in_background().unwrap();
     let trainer = doors.opened.trainer.unwrap();
     let fallback = watts(&socket, 1000.0);
     assert!(fallback < 120.0, "a machine of two cores that nobody measured: {fallback}");
@@ -202,7 +202,7 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
     until(trainer, "in use", |_| {
         watts(&socket, 1000.0) > fallback && estimator.in_use().iter().any(|one| one.pipeline == "online")
     });
-    let promotion = &promotions(&pipelines.join("online"))[&(Source::Acpi, OutputType::AbsPower)];
+    let promotion = &promotions(&pipelines.join("online"))[&(EnergySource::Acpi, OutputType::AbsPower)];
     assert!(promotion.before.is_some() && promotion.error < 40.0, "{promotion:?}");
     assert!(promotion.error < promotion.error_before.unwrap(), "{promotion:?}");
 
@@ -217,8 +217,8 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
     drop(prometheus);
     until(trainer, "failed", |page| value(page, &["metier_power_online_rounds_total", "failed"]) >= 1.0);
     assert!((watts(&socket, 1000.0) - 250.0).abs() < 40.0);
-    doors.end();
-    assert_eq!(open().registry().active(Source::Acpi).unwrap().name, "online");
+    doors.stop();
+    assert_eq!(open().registry().active(EnergySource::Acpi).unwrap().name, "online");
 }
 
 #[test]
@@ -233,25 +233,26 @@ fn of_several_nodes_only_this_one_is_learned_from() {
     let open = |name: &str, only: Vec<(String, String)>, node: Option<String>| {
         let (socket, pipelines) = (folder.path().join(format!("{name}.sock")), folder.path().join(name));
         std::fs::create_dir(&pipelines).unwrap();
-        let shelf = Arc::new(PipelineCatalog::open(vec![Place::Path(pipelines.clone())], None).unwrap().0);
+        let shelf =
+            Arc::new(PipelineCatalog::open(vec![PipelineLocation::Path(pipelines.clone())], None).unwrap().0);
         let machine = MachineSpec { cores: Some(2.0), ..MachineSpec::default() };
-        let estimator = Estimator::new((*shelf.registry()).clone(), machine).unwrap();
-        let doors = Doors {
+        let estimator = PowerEstimator::new((*shelf.registry()).clone(), machine).unwrap();
+        let doors = KeplerServices {
             socket: Some(socket.clone()),
             trainer: Some("127.0.0.1:0".parse().unwrap()),
-            online: Some(Online {
+            online: Some(OnlineTrainerConfig {
                 prometheus: address.to_string().parse().unwrap(),
                 interval: Duration::from_millis(500),
                 window: Duration::from_secs(60),
                 step: Duration::from_millis(500),
-                settings: online::Settings::new(pipelines),
+                settings: online::OnlineSettings::new(pipelines),
                 only,
                 node,
             }),
             estimator: Some(Arc::new(estimator)),
-            ..Doors::new(shelf)
+            ..KeplerServices::new(shelf)
         };
-        (doors.beside().unwrap(), socket)
+        (doors.run_in_background().unwrap(), socket)
     };
     let said = vec![("instance".to_string(), own.to_string())];
     // By what is said, by its own name, and, where neither tells, not at all.
@@ -270,6 +271,6 @@ fn of_several_nodes_only_this_one_is_learned_from() {
     until(trainer, "failed", |page| value(page, &["metier_power_online_rounds_total", "failed"]) >= 3.0);
     assert!(value(&metrics(trainer), &[decisions, "promoted"]) < 1.0);
     for doors in [by_label, by_name, unknown] {
-        doors.end();
+        doors.stop();
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use metier_cluster::deployer::{ServingImage, service};
+use metier_cluster::deployer::{ServingImage, graph_service};
 use metier_cluster::inventory;
-use metier_onnx::{Bindings, Limits};
+use metier_onnx::{OnnxLimits, ShapeBindings};
 use metier_place::{NodeFacts, Placement, PlacementDemand, place};
-use metier_predict::latency::{Conditions, Latency};
+use metier_predict::latency::{InferenceConditions, LatencyPredictor};
 use metier_predict::node_predictor::NodePredictor;
 use metier_predict::passport_resolver::PassportResolver;
-use metier_types::Digest;
+use metier_types::ContentDigest;
 
 use crate::lab_node::LabNode;
 
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Lab {
     node: LabNode,
-    graph: metier_onnx::Analysis,
+    graph: metier_onnx::GraphAnalysis,
 }
 
 fn lab(name: &str) -> Option<Lab> {
@@ -27,9 +27,9 @@ fn lab(name: &str) -> Option<Lab> {
         return None;
     };
     let path = std::path::Path::new(&graphs).join("light-squeezenet.onnx");
-    let limits = Limits::default();
-    let read = metier_onnx::read(&std::fs::read(path).unwrap(), &limits).unwrap();
-    let graph = metier_onnx::analyse(&read, &Bindings::default(), &limits).unwrap();
+    let limits = OnnxLimits::default();
+    let read = metier_onnx::read_onnx(&std::fs::read(path).unwrap(), &limits).unwrap();
+    let graph = metier_onnx::analyse_graph(&read, &ShapeBindings::default(), &limits).unwrap();
     Some(Lab { node: LabNode::take(name)?, graph })
 }
 
@@ -46,13 +46,14 @@ impl Lab {
 
     fn choose(&self, demand: &PlacementDemand) -> Placement {
         let survey = self.node.cluster.survey(Some(&self.node.name)).unwrap();
-        let mut inventory = inventory::join(Some(Ok(&survey)), None);
+        let mut inventory = inventory::join_sources(Some(Ok(&survey)), None);
         // The lab's node says nothing of what it is; so it is what a label would say.
         for kubernetes in inventory.nodes.iter_mut().filter_map(|node| node.kubernetes.as_mut()) {
             kubernetes.labels.insert("metier.device".into(), "cloud-2-vcpu".into());
         }
-        let (latency, passports) = (Latency::from_passports(), PassportResolver::default());
-        let predictor = NodePredictor::new(&latency, &passports, (&self.graph).into(), Conditions::default());
+        let (latency, passports) = (LatencyPredictor::from_passports(), PassportResolver::default());
+        let predictor =
+            NodePredictor::new(&latency, &passports, (&self.graph).into(), InferenceConditions::default());
         place(&inventory, demand, &|node| predictor.on_node(node))
     }
 
@@ -76,8 +77,8 @@ fn a_service_is_made_replaced_brought_back_and_removed() {
     // It ends at once when it is told to, so that the next one finds room.
     let serving =
         lab.serving("busybox:local", &["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]);
-    let graph = Digest::from_bytes([5; 32]);
-    let first = service(&found, &demand, &serving, Some(&graph)).unwrap();
+    let graph = ContentDigest::from_bytes([5; 32]);
+    let first = graph_service(&found, &demand, &serving, Some(&graph)).unwrap();
     let applied = lab.node.cluster.apply(&first, PATIENCE).unwrap();
     assert!(applied.is_available && applied.action == "created", "{applied:?}");
     let free = |found: &Placement| found.chosen().unwrap().free_memory_bytes.unwrap().get();
@@ -85,7 +86,8 @@ fn a_service_is_made_replaced_brought_back_and_removed() {
     assert_eq!(free(&again), free(&found), "what it asked for itself counts as free");
 
     let second =
-        service(&again, &demand, &lab.serving("metier.test/no-such-image:1", &[]), Some(&graph)).unwrap();
+        graph_service(&again, &demand, &lab.serving("metier.test/no-such-image:1", &[]), Some(&graph))
+            .unwrap();
     let applied = lab.node.cluster.apply(&second, PATIENCE).unwrap();
     assert!(!applied.is_available && applied.action == "replaced", "{applied:?}");
     assert!(applied.because.as_ref().unwrap().contains("metier.test/no-such-image:1"), "{applied:?}");
@@ -105,7 +107,7 @@ fn what_the_cluster_refuses_is_not_written() {
     let found = lab.choose(&demand);
     let mut serving = lab.serving("busybox:local", &[]);
     serving.environment.push(("no name".into(), "x".into()));
-    let wrong = service(&found, &demand, &serving, Some(&Digest::from_bytes([5; 32]))).unwrap();
+    let wrong = graph_service(&found, &demand, &serving, Some(&ContentDigest::from_bytes([5; 32]))).unwrap();
     let error = lab.node.cluster.apply(&wrong, PATIENCE).unwrap_err().to_string();
     assert!(error.contains("nothing was written") && error.contains("no name"), "{error}");
     assert!(lab.node.cluster.rollback(&lab.node.name, PATIENCE).is_err(), "there is nothing to go back from");
@@ -118,17 +120,24 @@ fn a_graph_that_fits_nowhere_has_a_reason_for_each_node() {
     assert_eq!(found.status, "infeasible");
     assert!(found.unplaced[0].because.contains("4000 cores are wanted"), "{found:?}");
     assert!(
-        service(&found, &lab.demand(), &lab.serving("x", &[]), Some(&Digest::from_bytes([5; 32]))).is_none()
+        graph_service(
+            &found,
+            &lab.demand(),
+            &lab.serving("x", &[]),
+            Some(&ContentDigest::from_bytes([5; 32]))
+        )
+        .is_none()
     );
 }
 
 #[test]
 fn a_node_is_known_by_its_label_before_its_name_else_by_its_cores_and_is_left_out_where_nothing_is_known() {
     let Some(lab) = lab("known") else { return };
-    let (latency, passports) = (Latency::from_passports(), PassportResolver::default());
-    let predictor = NodePredictor::new(&latency, &passports, (&lab.graph).into(), Conditions::default());
+    let (latency, passports) = (LatencyPredictor::from_passports(), PassportResolver::default());
+    let predictor =
+        NodePredictor::new(&latency, &passports, (&lab.graph).into(), InferenceConditions::default());
     let survey = lab.node.cluster.survey(None).unwrap();
-    let inventory = inventory::join(Some(Ok(&survey)), None);
+    let inventory = inventory::join_sources(Some(Ok(&survey)), None);
     let mut node = inventory.nodes.iter().find(|node| node.name == "localhost").unwrap().clone();
     let mut kubernetes = node.kubernetes.clone().unwrap();
     kubernetes.labels.remove("metier.device");
@@ -136,7 +145,7 @@ fn a_node_is_known_by_its_label_before_its_name_else_by_its_cores_and_is_left_ou
     let usual = predictor.on_node(&node).unwrap();
     let width = usual.latency.interval().high() / usual.latency.interval().low();
     assert!(usual.source.is_generic && width > 80.0, "{usual:?}");
-    assert!(usual.latency.because().contains("(generic)"), "{}", usual.latency.because());
+    assert!(usual.latency.reason().contains("(generic)"), "{}", usual.latency.reason());
     let mut strange = kubernetes.clone();
     strange.architecture = "vax".into();
     let error = predictor.on_node(&NodeFacts { kubernetes: Some(strange), ..node.clone() }).unwrap_err();

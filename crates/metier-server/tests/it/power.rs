@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 use metier_power::catalog::PipelineCatalog;
-use metier_power::estimate::Estimator;
+use metier_power::estimate::PowerEstimator;
 use metier_power::node::MachineSpec;
-use metier_server::{Config, Power};
+use metier_server::{Config, NodePowerConfig};
 use serde_json::Value;
 
 fn put(root: &Path, path: &str, text: &str) {
@@ -61,9 +61,9 @@ fn server(root: &Path) -> (tempfile::TempDir, Server) {
         ..MachineSpec::default()
     };
     let (shelf, _) = PipelineCatalog::open(Vec::new(), None).unwrap();
-    let estimator = Arc::new(Estimator::new((*shelf.registry()).clone(), machine).unwrap());
-    let roots = Roots { proc: root.join("proc"), sys: root.join("sys"), etc: root.join("etc") };
-    let power = Power { roots, interval: Duration::from_millis(50), estimator, engine: None };
+    let estimator = Arc::new(PowerEstimator::new((*shelf.registry()).clone(), machine).unwrap());
+    let roots = KernelRoots { proc: root.join("proc"), sys: root.join("sys"), etc: root.join("etc") };
+    let power = NodePowerConfig { roots, interval: Duration::from_millis(50), estimator, engine: None };
     (folder, Server::with(&store, Config { power: Some(power), ..Config::default() }))
 }
 
@@ -192,7 +192,7 @@ fn predictors_are_listed_by_machine_with_the_worst_component_first_and_can_be_na
     assert_eq!(names, ["AutoTrainer_0", "LinearRegressionTrainer_0"], "the least error first");
     let shipped = metier_power::defaults::shipped().unwrap();
     let mut models = shipped.pipeline.models.iter();
-    let of = |model: &&metier_power::pipeline::Model| {
+    let of = |model: &&metier_power::pipeline::PipelineModel| {
         model.full_name == "AutoTrainer_0"
             && (model.source.name(), model.group.name()) == ("acpi", "CounterOnly")
     };

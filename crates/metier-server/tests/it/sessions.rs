@@ -4,8 +4,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::common::{self, *};
-use metier_server::{Config, HttpConfig, Job, Limits, Secret};
-use metier_store::{Owner, SessionEnd, SessionFilter, Store};
+use metier_server::{AccessToken, Config, HttpConfig, HttpLimits, JenkinsJobConfig};
+use metier_store::{OwnerProcess, RecordStore, SessionEnd, SessionFilter};
 use metier_types::SessionState;
 use serde_json::{Value, json};
 
@@ -16,26 +16,26 @@ const JSON: &str = "Content-Type: application/json\r\n";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
 fn config() -> HttpConfig {
-    HttpConfig { start_token: Some(Secret::new(TOKEN).unwrap()), ..HttpConfig::default() }
+    HttpConfig { start_token: Some(AccessToken::new(TOKEN).unwrap()), ..HttpConfig::default() }
 }
 
 fn bearer() -> String {
     format!("Authorization: Bearer {TOKEN}\r\n")
 }
 
-fn waiting(store: &Store) -> usize {
+fn waiting(store: &RecordStore) -> usize {
     store.sessions(&SessionFilter::default()).unwrap().len()
 }
 
-fn owner() -> Owner {
-    Owner { host: "board-7".into(), boot: "b".into(), pid: 1, started: 1 }
+fn owner() -> OwnerProcess {
+    OwnerProcess { host: "board-7".into(), boot: "b".into(), pid: 1, started: 1 }
 }
 
-fn begin(store: &Store) -> metier_types::Session {
+fn begin(store: &RecordStore) -> metier_types::SessionRecord {
     store.claim_session(&device().reference(), &owner()).unwrap().unwrap()
 }
 
-fn end(store: &Store, session: &metier_types::Session, state: SessionState) {
+fn end(store: &RecordStore, session: &metier_types::SessionRecord, state: SessionState) {
     let end = SessionEnd { state, exit_code: Some(0), reason: None };
     assert!(store.end_session(session.id, &owner(), &end).unwrap());
 }
@@ -70,7 +70,7 @@ fn a_run_file_is_queued_shown_and_cancelled() {
     let place = answer.header("location").unwrap().to_string();
     let running = begin(&store);
     assert_eq!(server.request("DELETE", &place, "").status, 202);
-    assert!(store.is_session_unwanted(running.id).unwrap());
+    assert!(store.is_cancel_requested(running.id).unwrap());
     let metrics = server.get("/metrics").text();
     assert!(metrics.contains("metier_sessions{state=\"running\"} 1"), "{metrics}");
 }
@@ -178,7 +178,7 @@ fn another_user_of_this_machine_needs_the_token() {
 #[test]
 fn where_the_server_has_a_token_everyone_needs_it() {
     let (_folder, store) = store();
-    let token = Some(Secret::new(TOKEN).unwrap());
+    let token = Some(AccessToken::new(TOKEN).unwrap());
     let server = Server::with(&store, HttpConfig { token, ..HttpConfig::default() });
     server.post("/api/v1/sessions", JSON, "{\"command\":[\"true\"]}").problem(401);
     server.post("/job/x/buildWithParameters", "", "").problem(401);
@@ -229,7 +229,7 @@ fn a_page_of_another_site_starts_nothing() {
 #[test]
 fn too_many_that_wait_and_too_many_at_once_are_told_when_to_come_again() {
     let (_folder, store) = store();
-    let limits = Limits { starts: 5, ..Limits::default() };
+    let limits = HttpLimits { starts: 5, ..HttpLimits::default() };
     let server = Server::with(&store, HttpConfig { limits, ..config() });
     let answers: Vec<Response> =
         (0..40).map(|_| server.post("/api/v1/sessions", JSON, "{\"command\":[\"true\"]}")).collect();
@@ -240,7 +240,7 @@ fn too_many_that_wait_and_too_many_at_once_are_told_when_to_come_again() {
 
     let (_folder, store) = common::store();
     let server = Server::with(&store, config());
-    for _ in 0..metier_session::queue::MOST_WAITING {
+    for _ in 0..metier_session::queue::MAX_WAITING_SESSIONS {
         store.add_session(&new_session("x"), u64::MAX).unwrap();
     }
     let full = server.post("/api/v1/sessions", JSON, "{\"command\":[\"true\"]}");
@@ -298,7 +298,7 @@ fn a_build_goes_through_jenkins_queue_to_its_console() {
     );
     let running = begin(&store);
     assert_eq!(server.post("/job/j/2/stop", BASIC, "").status, 200);
-    assert!(store.is_session_unwanted(running.id).unwrap());
+    assert!(store.is_cancel_requested(running.id).unwrap());
     end(&store, &running, SessionState::Cancelled);
     assert_eq!(server.get("/job/j/2/api/json").json()["result"], "ABORTED");
     assert_eq!(server.post("/queue/cancelItem?id=3", BASIC, "").status, 204);
@@ -309,7 +309,7 @@ fn a_build_goes_through_jenkins_queue_to_its_console() {
 #[test]
 fn the_jenkins_door_takes_its_three_fields_and_no_others() {
     let (_folder, store) = store();
-    let jobs = vec!["known=board-7".parse::<Job>().unwrap()];
+    let jobs = vec!["known=board-7".parse::<JenkinsJobConfig>().unwrap()];
     let server = Server::with(&store, Config { jobs, ..config().into() });
     let ask = |body: &str| server.post("/job/known/buildWithParameters", &format!("{FORM}{BASIC}"), body);
     for (body, field) in [
@@ -343,11 +343,11 @@ fn the_jenkins_door_takes_its_three_fields_and_no_others() {
 #[test]
 fn a_job_has_what_its_run_file_says_and_else_a_time_limit() {
     let (_folder, store) = store();
-    let mut board = "board=nobody-knows-it".parse::<Job>().unwrap();
+    let mut board = "board=nobody-knows-it".parse::<JenkinsJobConfig>().unwrap();
     let own = json!({ "duration": "20s", "tags": ["waggle"], "container": { "network": "host", "runtime": "nvidia" },
         "environment": { "MODE": "fast" } });
     board.defaults = own.as_object().unwrap().clone();
-    let jobs = vec![board, "plain".parse::<Job>().unwrap()];
+    let jobs = vec![board, "plain".parse::<JenkinsJobConfig>().unwrap()];
     let server = Server::with(&store, Config { jobs, ..config().into() });
     let ask = |job: &str, body: &str| {
         server.post(&format!("/job/{job}/buildWithParameters"), &format!("{FORM}{BASIC}"), body)

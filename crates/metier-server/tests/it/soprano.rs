@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::common::*;
 use crate::lab_node::LabNode;
 use metier_cluster::inventory::prometheus::{self, SnapshotPace};
-use metier_prom::query::{Blocking, Endpoint};
-use metier_server::{Config, HttpConfig, PredictorColumns, Secret, Soprano};
+use metier_prom::query::{BlockingClient, PromEndpoint};
+use metier_server::{AccessToken, Config, HttpConfig, PredictorColumns, SopranoConfig};
 use serde_json::{Value, json};
 
 const JSON: &str = "Content-Type: application/json\r\n";
@@ -135,18 +135,18 @@ impl Prometheus {
         Some(started)
     }
 
-    fn endpoint(&self) -> Endpoint {
+    fn endpoint(&self) -> PromEndpoint {
         self.address.parse().unwrap()
     }
 
     /// Until a rate can be told of so many nodes.
     fn wait_for_loads(&self, nodes: usize) {
-        let client = Blocking::new(self.endpoint()).unwrap();
+        let client = BlockingClient::new(self.endpoint()).unwrap();
         let query = "count(count by (instance) (rate(node_cpu_seconds_total{mode=\"idle\"}[1m])))";
         let began = Instant::now();
         loop {
-            let answer = client.ask(async |client| client.instant(query, None).await);
-            if answer.is_ok_and(|answer| answer.number() == Some(nodes as f64)) {
+            let answer = client.block_on(async |client| client.query_instant(query, None).await);
+            if answer.is_ok_and(|answer| answer.as_number() == Some(nodes as f64)) {
                 return;
             }
             assert!(began.elapsed() < PATIENCE, "Prometheus tells no loads");
@@ -162,10 +162,10 @@ impl Drop for Prometheus {
     }
 }
 
-fn config(prometheus: Option<Endpoint>) -> Config {
+fn config(prometheus: Option<PromEndpoint>) -> Config {
     let pace = SnapshotPace { every: Duration::from_millis(200), ..SnapshotPace::default() };
-    let soprano = Soprano { prometheus, pace, ..Soprano::default() };
-    let http = HttpConfig { start_token: Some(Secret::new(TOKEN).unwrap()), ..HttpConfig::default() };
+    let soprano = SopranoConfig { prometheus, pace, ..SopranoConfig::default() };
+    let http = HttpConfig { start_token: Some(AccessToken::new(TOKEN).unwrap()), ..HttpConfig::default() };
     Config { soprano, ..http.into() }
 }
 
@@ -210,7 +210,7 @@ fn the_fastest_node_is_told_with_the_originals_fields_and_all_others_beside_it()
     assert!(reason.contains("no passport of \"Acme Anvil 9000\""), "{reason}");
     assert!(answer["snapshot"]["age_seconds"].as_f64().unwrap() < 60.0);
     // A program that asks once, as `metier place`, is told the same.
-    let once = prometheus::once(prometheus.endpoint()).unwrap();
+    let once = prometheus::take_snapshot_blocking(prometheus.endpoint()).unwrap();
     let find = |name: &str| once.nodes.iter().find(|node| node.name == name).unwrap();
     let busy = |name: &str| find(name).cpu_busy.unwrap().value.get();
     assert!(busy("rpi-idle") < 0.2 && busy("rpi-busy") > 0.7, "{once:?}");
@@ -305,7 +305,7 @@ fn a_prometheus_that_is_down_or_hangs_is_said_at_once() {
 #[test]
 fn elsewhere_than_on_loopback_it_needs_the_token_unless_it_was_opened() {
     let (_folder, store) = store();
-    let token = Some(Secret::new(TOKEN).unwrap());
+    let token = Some(AccessToken::new(TOKEN).unwrap());
     let mut far = config(None);
     far.http.listen = "0.0.0.0:0".parse().unwrap();
     far.http.token = token;
@@ -389,11 +389,11 @@ fn an_uploaded_graph_is_answered_by_the_predictor_for_graphs() {
 fn an_uploaded_graph_is_answered_for_a_device_that_the_form_describes() {
     let (_folder, store) = store();
     let server = Server::with(&store, config(None));
-    let mut graph = metier_onnx::build::Builder::new(1);
-    let x = graph.input(metier_onnx::DataType::Float, &[1, 64]);
-    let weights = graph.weights(&[64, 64], 64);
-    let made = graph.node("MatMul", &[&x, &weights], &[]);
-    graph.output(&made);
+    let mut graph = metier_onnx::graph_builder::GraphBuilder::new(1);
+    let x = graph.add_input(metier_onnx::DataType::Float, &[1, 64]);
+    let weights = graph.add_weights(&[64, 64], 64);
+    let made = graph.encode_node("MatMul", &[&x, &weights], &[]);
+    graph.add_output(&made);
     let bytes = graph.finish();
     let file: (&str, Option<&str>, &[u8]) = ("file", Some("net.onnx"), &bytes);
     let fields: [(&str, Option<&str>, &[u8]); 5] = [

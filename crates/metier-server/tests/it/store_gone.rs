@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::common::*;
-use metier_server::{HttpConfig, Secret};
-use metier_store::{Location, Store};
+use metier_server::{AccessToken, HttpConfig};
+use metier_store::{RecordStore, StoreLocation};
 
 #[test]
 fn a_deleted_store_is_noticed_and_a_new_one_is_used() {
@@ -27,7 +27,7 @@ fn a_deleted_store_is_noticed_and_a_new_one_is_used() {
     assert_eq!(server.get("/healthz").status, 200, "the process is alive all the same");
     assert!(server.get("/metrics").text().contains("\nmetier_store_up 0\n"));
 
-    let other = Store::open(store.location()).unwrap();
+    let other = RecordStore::open(store.location()).unwrap();
     fill(&other, 2);
     assert_eq!(server.get("/readyz").status, 200);
     assert_eq!(server.get("/api/v1/runs").json()["total"], 2);
@@ -52,7 +52,7 @@ fn a_store_overwritten_with_rubbish_is_an_error_and_no_panic() {
 fn strangers_are_not_told_where_the_store_is() {
     let (folder, store) = store();
     let token = "a-token-that-nobody-guesses";
-    let config = HttpConfig { token: Some(Secret::new(token).unwrap()), ..HttpConfig::default() };
+    let config = HttpConfig { token: Some(AccessToken::new(token).unwrap()), ..HttpConfig::default() };
     let server = Server::with(&store, config);
     std::fs::remove_file(folder.path().join("metier.db")).unwrap();
     let stranger = server.get("/readyz").problem(503);
@@ -153,7 +153,7 @@ fn a_postgresql_that_stops_answering_is_503_until_it_is_back() {
         _ => String::new(),
     };
     let through = format!("postgres://{who}127.0.0.1:{}/{}", wire.port, database.name);
-    let store = Store::open(&Location::Postgres(through)).unwrap();
+    let store = RecordStore::open(&StoreLocation::Postgres(through)).unwrap();
     fill(&store, 3);
     let server = Server::start(&store);
     assert_eq!(server.get("/api/v1/runs").json()["total"], 3);

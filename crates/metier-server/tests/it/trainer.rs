@@ -6,22 +6,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metier_power::catalog::PipelineCatalog;
+use metier_power::kepler_terms::{OutputType, PowerComponent};
 use metier_power::pipeline::{self};
-use metier_power::vocabulary::{Component, OutputType};
-use metier_server::Secret;
-use metier_server::kepler::{Beside, Doors};
+use metier_server::AccessToken;
+use metier_server::kepler::{BackgroundServices, KeplerServices};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "a-token-that-is-long";
 
-fn open(listen: &str, token: Option<&str>) -> Result<Beside, metier_server::Error> {
+fn open(listen: &str, token: Option<&str>) -> Result<BackgroundServices, metier_server::Error> {
     let (shelf, _) = PipelineCatalog::open(Vec::new(), None).unwrap();
-    let doors = Doors {
+    let doors = KeplerServices {
         trainer: Some(listen.parse().unwrap()),
-        token: token.map(|token| Secret::new(token).unwrap()),
-        ..Doors::new(Arc::new(shelf))
+        token: token.map(|token| AccessToken::new(token).unwrap()),
+        ..KeplerServices::new(Arc::new(shelf))
     };
-    doors.beside()
+    doors.run_in_background()
 }
 
 fn ask(address: SocketAddr, line: &str, headers: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
@@ -138,7 +138,7 @@ fn a_pipeline_comes_back_as_a_zip_that_can_be_used() {
         for model in &pipeline.models {
             let formulas = model.formulas().unwrap();
             let (component, formula) = &formulas[0];
-            assert_eq!(*component, Component::Platform);
+            assert_eq!(*component, PowerComponent::Platform);
             let watts = formula.watts(&[500.0, 2.0]).unwrap();
             // Of 620, which is the least and most of the load.
             let (want, slack) = match model.output_type {
@@ -150,7 +150,7 @@ fn a_pipeline_comes_back_as_a_zip_that_can_be_used() {
         asked.as_object_mut().unwrap().remove(spelling);
         asked["prom_response"] = response;
     }
-    door.end();
+    door.stop();
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_training_can_be_a_job_with_progress_a_result_and_an_end() {
     let (_, _, metrics) = ask(address, "GET /metrics", "", b"");
     let metrics = String::from_utf8(metrics).unwrap();
     assert!(metrics.contains("metier_power_trainings_total{outcome=\"done\"} "), "{metrics}");
-    door.end();
+    door.stop();
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn what_is_wrong_is_a_400_that_names_the_field_and_the_door_stays_open() {
     assert_eq!(train(address, "?wait=perhaps", &good).0, 400);
     assert_eq!(ask(address, "GET /train", "", b"").0, 405);
     assert_eq!(train(address, "", &good).0, 200);
-    door.end();
+    door.stop();
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_reachable_trainer_wants_the_token() {
     assert_eq!(get(address, "/jobs").0, 401);
     assert_eq!(ask(address, "GET /healthz", "", b"").0, 200);
     assert_eq!(ask(address, "GET /jobs", &format!("Authorization: Bearer {TOKEN}\r\n"), b"").0, 200);
-    door.end();
+    door.stop();
 }
 
 #[test]
@@ -275,5 +275,5 @@ fn trainings_that_are_ended_while_they_wait_are_counted_and_forgotten() {
     let line = metrics.lines().find(|line| line.contains("outcome=\"stopped\"")).unwrap();
     assert!(line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() >= stopped, "{line}; {stopped}");
     assert!(get(address, "/jobs").1["jobs"].as_array().unwrap().len() <= 18, "sixteen that are over");
-    door.end();
+    door.stop();
 }

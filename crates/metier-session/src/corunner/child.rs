@@ -12,44 +12,44 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metier_linux::wake::monotonic_ns;
+use metier_linux::wakeup::monotonic_ns;
 use metier_types::{LockUnpoisoned, RunId};
 
 use super::CompanionLauncher;
-use super::log::{Happened, Line, Log, Part};
-use crate::runfile::{Checked, Sign};
+use super::log::{CoRunEvent, CoRunLog, CoRunLogLine, RunGroupRole};
+use crate::runfile::{CheckedRun, ReadinessSign};
 
 /// What is shown of one's output.
-const MOST_SHOWN: usize = 1 << 20;
+const MAX_SHOWN_BYTES: usize = 1 << 20;
 /// Times that a neighbour is started again.
-const AGAIN: u32 = 100_000;
+const MAX_RESTARTS: u32 = 100_000;
 /// Between the steps of our own ladder, beyond what the run's own takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LADDER_STEP: Duration = Duration::from_secs(10);
 
-pub struct Child {
+pub struct CoRunnerProcess {
     process: std::process::Child,
     /// What people call it.
     pub name: String,
     /// Its (first) run.
     pub run: RunId,
     /// What it is there for.
-    pub part: Part,
+    pub part: RunGroupRole,
     grace: Duration,
     pumps: Vec<JoinHandle<()>>,
     last_words: Arc<Mutex<String>>,
     file: PathBuf,
 }
 
-impl Child {
+impl CoRunnerProcess {
     /// Starts it. The thread that calls must live as long as it should.
     pub fn start(
         launcher: &CompanionLauncher<'_>,
-        checked: &Checked,
-        part: Part,
-        log: &Log,
+        checked: &CheckedRun,
+        part: RunGroupRole,
+        log: &CoRunLog,
     ) -> std::io::Result<Self> {
         let run = RunId::new();
-        let name = name_of(checked);
+        let name = run_name(checked);
         let file = launcher.folder.join(format!("company-{run}.json"));
         let mut own = checked.file.clone();
         // Its output comes to us: we look at it.
@@ -60,10 +60,10 @@ impl Child {
         let (error_reader, error_writer) = std::io::pipe()?;
         let mut command = launcher.launch.command();
         command.args(["--quiet", "run", "--run-id"]).arg(run.to_string());
-        let role = if part == Part::Companion { "companion" } else { "neighbour" };
+        let role = if part == RunGroupRole::Companion { "companion" } else { "neighbour" };
         command.arg("--company").arg(role).arg("--company-log").arg(log.path());
-        if part == Part::Neighbour {
-            command.arg("--stop-on-failure").arg("--repeat").arg(AGAIN.to_string());
+        if part == RunGroupRole::Neighbour {
+            command.arg("--stop-on-failure").arg("--repeat").arg(MAX_RESTARTS.to_string());
         }
         if !launcher.has_store {
             command.arg("--no-store");
@@ -78,26 +78,27 @@ impl Child {
         drop(command);
         let last_words = Arc::new(Mutex::new(String::new()));
         let sign = checked.ready.as_ref().and_then(|ready| match &ready.sign {
-            Sign::Output(text) => Some(text.clone()),
+            ReadinessSign::Output(text) => Some(text.clone()),
             _ => None,
         });
-        let found = sign.map(|text| Found { text, log: log.clone(), run, name: name.clone(), part });
+        let found =
+            sign.map(|text| OutputReadiness { text, log: log.clone(), run, name: name.clone(), part });
         let found = Arc::new(Mutex::new(found));
         let pump = |source: std::io::PipeReader| {
             let (name, last_words, found) = (name.clone(), last_words.clone(), found.clone());
-            std::thread::spawn(move || pump(source, &name, is_quiet, &last_words, &found))
+            std::thread::spawn(move || forward_output(source, &name, is_quiet, &last_words, &found))
         };
         let pumps = vec![pump(reader), pump(error_reader)];
         Ok(Self { process, name, run, part, grace: checked.spec.grace, pumps, last_words, file })
     }
 
     /// How it ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
     }
 
     /// The last that its measuring process said, for why it did not come up.
-    pub fn last_words(&self) -> String {
+    pub fn last_message(&self) -> String {
         self.last_words.lock_unpoisoned().clone()
     }
 
@@ -114,11 +115,11 @@ impl Child {
     /// Waits for its end; goes up the ladder where it does not come.
     pub fn wait(&mut self) {
         // Its own ladder has three rungs.
-        let patience = self.grace * 3 + PATIENCE;
+        let patience = self.grace * 3 + LADDER_STEP;
         for signal in [libc::SIGTERM, libc::SIGKILL] {
             let until = Instant::now() + patience;
             while Instant::now() < until {
-                if self.ended().is_some() {
+                if self.exit_status().is_some() {
                     return;
                 }
                 std::thread::sleep(Duration::from_millis(5));
@@ -129,9 +130,9 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for CoRunnerProcess {
     fn drop(&mut self) {
-        if self.ended().is_none() {
+        if self.exit_status().is_none() {
             self.interrupt();
             self.wait();
         }
@@ -145,21 +146,21 @@ impl Drop for Child {
 }
 
 /// What shows in the output that it is ready, and whom to tell.
-struct Found {
+struct OutputReadiness {
     text: String,
-    log: Log,
+    log: CoRunLog,
     run: RunId,
     name: String,
-    part: Part,
+    part: RunGroupRole,
 }
 
 /// Shows its output on our stderr, each line with its name; looks for the line that shows that it is ready.
-fn pump(
+fn forward_output(
     source: std::io::PipeReader,
     name: &str,
     is_quiet: bool,
     last_words: &Mutex<String>,
-    found: &Mutex<Option<Found>>,
+    found: &Mutex<Option<OutputReadiness>>,
 ) {
     let mut shown = 0;
     let mut reader = BufReader::new(source);
@@ -173,19 +174,25 @@ fn pump(
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\n', '\r']);
-        let mut wanted = found.lock_unpoisoned();
-        if wanted.as_ref().is_some_and(|found| text.contains(&found.text))
-            && let Some(Found { log, run, name, part, .. }) = wanted.take()
+        let mut readiness = found.lock_unpoisoned();
+        if readiness.as_ref().is_some_and(|found| text.contains(&found.text))
+            && let Some(OutputReadiness { log, run, name, part, .. }) = readiness.take()
         {
-            let _ = log.say(&Line { run, name, part, event: Happened::Ready, at_ns: monotonic_ns() });
+            let _ = log.append_line(&CoRunLogLine {
+                run,
+                name,
+                part,
+                event: CoRunEvent::Ready,
+                at_ns: monotonic_ns(),
+            });
         }
-        drop(wanted);
-        if let Some(said) = text.strip_prefix("metier: ") {
-            *last_words.lock_unpoisoned() = said.to_string();
+        drop(readiness);
+        if let Some(name_text) = text.strip_prefix("metier: ") {
+            *last_words.lock_unpoisoned() = name_text.to_string();
         }
-        if !is_quiet && shown < MOST_SHOWN {
+        if !is_quiet && shown < MAX_SHOWN_BYTES {
             shown += line.len();
-            let rest = if shown >= MOST_SHOWN {
+            let rest = if shown >= MAX_SHOWN_BYTES {
                 format!("\n[{name}] (what follows is left out)")
             } else {
                 String::new()
@@ -196,7 +203,7 @@ fn pump(
 }
 
 /// What people call a run.
-pub fn name_of(checked: &Checked) -> String {
+pub fn run_name(checked: &CheckedRun) -> String {
     if let Some(name) = &checked.spec.name {
         return name.to_string();
     }

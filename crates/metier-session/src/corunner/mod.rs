@@ -10,8 +10,8 @@
 //! - Afterwards all are asked to end (INT, then the ladder), neighbours first. None outlives us.
 
 mod child;
+mod corun_observer;
 pub mod log;
-mod member;
 mod readiness_probe;
 
 use std::cell::RefCell;
@@ -20,28 +20,28 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use metier_types::{Company as Entry, Extra, Role};
+use metier_types::{CoRunner as Entry, CoRunnerKind, ExtraFields};
 
-use child::Child;
-pub use child::name_of;
-use log::{Happened, Log, Part};
-pub use member::{Member, Membership};
-pub use readiness_probe::{ReadinessProbe, describe_sign};
+use child::CoRunnerProcess;
+pub use child::run_name;
+pub use corun_observer::{CoRunMembership, CoRunObserver};
+use log::{CoRunEvent, CoRunLog, RunGroupRole};
+pub use readiness_probe::{ReadinessObserver, describe_sign};
 
-use crate::queue::Launch;
-use crate::runfile::{Checked, quantity};
+use crate::queue::MeasuringProgram;
+use crate::runfile::{CheckedRun, quantity};
 
 /// How long a run may take to start at all.
-const START: Duration = Duration::from_secs(60);
+const MAX_START_TIME: Duration = Duration::from_secs(60);
 /// How long one that is needed, and says nothing of when it is ready, must have lived.
-const SETTLED: Duration = Duration::from_millis(100);
+const MIN_LIFETIME: Duration = Duration::from_millis(100);
 /// How often it is looked for.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How co-runners are started.
 pub struct CompanionLauncher<'a> {
     /// How the measuring program is started.
-    pub launch: &'a Launch,
+    pub launch: &'a MeasuringProgram,
     /// A private folder for files that live as long as the co-runners.
     pub folder: &'a Path,
     /// Whether its output is not shown.
@@ -53,42 +53,53 @@ pub struct CompanionLauncher<'a> {
 }
 
 /// Runs that keep another one company.
-pub struct CoRunners {
-    children: RefCell<Vec<Child>>,
-    membership: Membership,
+pub struct CoRunnerGroup {
+    children: RefCell<Vec<CoRunnerProcess>>,
+    membership: CoRunMembership,
 }
 
-impl CoRunners {
+impl CoRunnerGroup {
     /// Starts all, and waits until those that are needed are ready. An error is why the run cannot start.
-    pub fn start(checked: &Checked, launcher: &CompanionLauncher<'_>) -> Result<Self, String> {
+    pub fn start(checked: &CheckedRun, launcher: &CompanionLauncher<'_>) -> Result<Self, String> {
         let mut folders = std::fs::DirBuilder::new();
         let made = folders.recursive(true).mode(0o700).create(launcher.folder);
         made.map_err(|error| format!("its company has no folder {}: {error}", launcher.folder.display()))?;
         let path = launcher.folder.join(format!("company-{}.log", metier_types::RunId::new()));
-        let log = Log::create(path).map_err(|error| format!("its company cannot talk: {error}"))?;
-        let mut company =
-            Self { children: RefCell::default(), membership: Membership { part: Part::Main, log } };
-        let needs = checked.needs.iter().map(|other| (other, Part::Companion));
-        let with = checked.with.iter().map(|other| (other, Part::Neighbour));
+        let log = CoRunLog::create(path).map_err(|error| format!("its company cannot talk: {error}"))?;
+        let mut company = Self {
+            children: RefCell::default(),
+            membership: CoRunMembership { part: RunGroupRole::Main, log },
+        };
+        let needs = checked.needs.iter().map(|other| (other, RunGroupRole::Companion));
+        let with = checked.with.iter().map(|other| (other, RunGroupRole::Neighbour));
         for (other, part) in needs.chain(with) {
             company.add(other, part, launcher)?;
         }
         Ok(company)
     }
 
-    fn add(&mut self, other: &Checked, part: Part, launcher: &CompanionLauncher<'_>) -> Result<(), String> {
-        let what = if part == Part::Companion { "needs" } else { "is to be measured with" };
+    fn add(
+        &mut self,
+        other: &CheckedRun,
+        part: RunGroupRole,
+        launcher: &CompanionLauncher<'_>,
+    ) -> Result<(), String> {
+        let what = if part == RunGroupRole::Companion { "needs" } else { "is to be measured with" };
         let log = &self.membership.log;
-        let mut child = Child::start(launcher, other, part, log).map_err(|error| {
-            format!("{:?}, which it {what}, could not be started: {error}", name_of(other))
+        let mut child = CoRunnerProcess::start(launcher, other, part, log).map_err(|error| {
+            format!("{:?}, which it {what}, could not be started: {error}", run_name(other))
         })?;
         let (want, within) = match &other.ready {
-            Some(ready) => (Happened::Ready, ready.within),
-            None => (Happened::Start, START),
+            Some(ready) => (CoRunEvent::Ready, ready.within),
+            None => (CoRunEvent::Start, MAX_START_TIME),
         };
         let started = Instant::now();
         let mut came: Option<Instant> = None;
-        let settled = if part == Part::Companion && other.ready.is_none() { SETTLED } else { Duration::ZERO };
+        let settled = if part == RunGroupRole::Companion && other.ready.is_none() {
+            MIN_LIFETIME
+        } else {
+            Duration::ZERO
+        };
         loop {
             if came.is_none() && log.lines().iter().any(|line| line.run == child.run && line.event == want) {
                 came = Some(Instant::now());
@@ -100,17 +111,17 @@ impl CoRunners {
             if (launcher.is_stopped)() {
                 return Err(format!("asked to stop while {name:?} was getting ready"));
             }
-            if let Some(status) = child.ended() {
+            if let Some(status) = child.exit_status() {
                 // What it said last may still be on its way.
                 std::thread::sleep(Duration::from_millis(50));
-                let said = child.last_words();
-                let said = if said.is_empty() { status.to_string() } else { said };
+                let text = child.last_message();
+                let name_text = if text.is_empty() { status.to_string() } else { text };
                 let before = match came {
                     Some(_) => " at once",
-                    None if want == Happened::Ready => " before it was ready",
+                    None if want == CoRunEvent::Ready => " before it was ready",
                     None => "",
                 };
-                return Err(format!("{name:?}, which it {what}, ended{before}: {said}"));
+                return Err(format!("{name:?}, which it {what}, ended{before}: {name_text}"));
             }
             if came.is_none() && started.elapsed() > within {
                 let within = quantity::duration_text(within);
@@ -120,44 +131,48 @@ impl CoRunners {
                     .map_or("it did not start".to_string(), |ready| describe_sign(&ready.sign));
                 return Err(format!("{name:?}, which it {what}, was not ready within {within}: {sign}"));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         self.children.get_mut().push(child);
         Ok(())
     }
 
     /// What the main run needs to be one of them.
-    pub fn membership(&self) -> &Membership {
+    pub fn membership(&self) -> &CoRunMembership {
         &self.membership
     }
 
     /// Who is there now, for a record that begins.
     pub fn present(&self) -> Vec<Entry> {
-        let entry = |child: &Child| Entry {
+        let entry = |child: &CoRunnerProcess| Entry {
             run: child.run,
             name: child.name.clone(),
-            role: if child.part == Part::Companion { Role::Companion } else { Role::Neighbour },
+            role: if child.part == RunGroupRole::Companion {
+                CoRunnerKind::Companion
+            } else {
+                CoRunnerKind::Neighbour
+            },
             overlap_seconds: None,
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         };
         self.children.borrow().iter().map(entry).collect()
     }
 
     /// Those who are gone although they are still wanted: their names, and how they ended.
-    pub fn gone(&self) -> Vec<(String, ExitStatus)> {
+    pub fn ended_early(&self) -> Vec<(String, ExitStatus)> {
         let mut children = self.children.borrow_mut();
         children
             .iter_mut()
-            .filter_map(|child| child.ended().map(|status| (child.name.clone(), status)))
+            .filter_map(|child| child.exit_status().map(|status| (child.name.clone(), status)))
             .collect()
     }
 }
 
-impl Drop for CoRunners {
+impl Drop for CoRunnerGroup {
     /// Asks all to end at once, neighbours first, and waits for each.
     fn drop(&mut self) {
         let mut children = self.children.take();
-        while let Some(at) = children.iter().rposition(|child| child.part == Part::Neighbour) {
+        while let Some(at) = children.iter().rposition(|child| child.part == RunGroupRole::Neighbour) {
             children.swap_remove(at);
         }
         while let Some(child) = children.pop() {

@@ -12,27 +12,27 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metier_linux::cgroup::Group;
-use metier_linux::wake::monotonic_ns;
-use metier_measure::observer::Started;
-use metier_measure::spec::Awaited;
-use metier_measure::{Keep, Observer};
-use metier_types::{Missing, Run, RunId};
+use metier_linux::cgroup::RunCgroup;
+use metier_linux::wakeup::monotonic_ns;
+use metier_measure::observer::StartedRun;
+use metier_measure::spec::AwaitedOutput;
+use metier_measure::{ArtefactKeeper, RunObserver};
+use metier_types::{MissingReason, Run, RunId};
 
-use super::log::{Happened, Line};
-use super::member::{Membership, start_up};
-use crate::runfile::{Readiness, Sign};
+use super::corun_observer::{CoRunMembership, start_up_phase};
+use super::log::{CoRunEvent, CoRunLogLine};
+use crate::runfile::{ReadinessRule, ReadinessSign};
 
 /// How often it looks.
-const LOOK: Duration = Duration::from_millis(25);
+const PROBE_INTERVAL: Duration = Duration::from_millis(25);
 /// How long one look may take.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Looks on at a run until it is ready.
-pub struct ReadinessProbe<'a> {
-    readiness: &'a Readiness,
-    awaited: Option<Awaited>,
-    membership: Option<&'a Membership>,
+pub struct ReadinessObserver<'a> {
+    readiness: &'a ReadinessRule,
+    awaited: Option<AwaitedOutput>,
+    membership: Option<&'a CoRunMembership>,
     name: String,
     from_ns: u64,
     ready_ns: Arc<AtomicU64>,
@@ -40,12 +40,12 @@ pub struct ReadinessProbe<'a> {
     thread: Option<(JoinHandle<()>, mpsc::Sender<()>)>,
 }
 
-impl<'a> ReadinessProbe<'a> {
+impl<'a> ReadinessObserver<'a> {
     /// For a run that people call so; others of its company are told. What it has to print is seen by whoever reads it.
     pub fn new(
-        readiness: &'a Readiness,
-        awaited: Option<Awaited>,
-        membership: Option<&'a Membership>,
+        readiness: &'a ReadinessRule,
+        awaited: Option<AwaitedOutput>,
+        membership: Option<&'a CoRunMembership>,
         name: String,
     ) -> Self {
         Self {
@@ -60,14 +60,19 @@ impl<'a> ReadinessProbe<'a> {
         }
     }
 
-    fn tell(&self, run: RunId) -> impl Fn(u64) + Send + 'static {
+    fn ready_notifier(&self, run: RunId) -> impl Fn(u64) + Send + 'static {
         let line = self.membership.map(|membership| (membership.log.clone(), membership.part));
         let name = self.name.clone();
         move |at_ns| {
             if let Some((log, part)) = &line {
                 // Who waits for it gives up in time, with a reason.
-                let _ =
-                    log.say(&Line { run, name: name.clone(), part: *part, event: Happened::Ready, at_ns });
+                let _ = log.append_line(&CoRunLogLine {
+                    run,
+                    name: name.clone(),
+                    part: *part,
+                    event: CoRunEvent::Ready,
+                    at_ns,
+                });
             }
         }
     }
@@ -81,24 +86,25 @@ impl<'a> ReadinessProbe<'a> {
     }
 }
 
-impl Observer for ReadinessProbe<'_> {
-    fn started(&mut self, started: Started<'_>) {
+impl RunObserver for ReadinessObserver<'_> {
+    fn on_started(&mut self, started: StartedRun<'_>) {
         self.from_ns = started.started_ns;
         let (sign, within) = (self.readiness.sign.clone(), self.readiness.within);
         let awaited = self.awaited.clone();
-        let (ready_ns, is_over, tell) = (self.ready_ns.clone(), self.is_over.clone(), self.tell(started.run));
+        let (ready_ns, is_over, tell) =
+            (self.ready_ns.clone(), self.is_over.clone(), self.ready_notifier(started.run));
         let (wake, woken) = mpsc::channel::<()>();
         let began = Instant::now();
         let work = move || {
             while !is_over.load(Ordering::Relaxed) && began.elapsed() < within {
-                let seen = awaited.as_ref().and_then(Awaited::seen_ns);
-                if let Some(at) = seen.or_else(|| shows(&sign).then(monotonic_ns)) {
+                let seen = awaited.as_ref().and_then(AwaitedOutput::seen_ns);
+                if let Some(at) = seen.or_else(|| is_sign_present(&sign).then(monotonic_ns)) {
                     ready_ns.store(at, Ordering::Relaxed);
                     tell(at);
                     return;
                 }
                 // The end of the run wakes it up.
-                if let Err(mpsc::RecvTimeoutError::Disconnected) = woken.recv_timeout(LOOK) {
+                if let Err(mpsc::RecvTimeoutError::Disconnected) = woken.recv_timeout(PROBE_INTERVAL) {
                     return;
                 }
             }
@@ -108,13 +114,13 @@ impl Observer for ReadinessProbe<'_> {
         }
     }
 
-    fn ended(&mut self, _: Option<&Group>) {
+    fn on_ended(&mut self, _: Option<&RunCgroup>) {
         self.end();
     }
 
-    fn finish(&mut self, run: &mut Run, _: &mut Keep<'_>) {
+    fn on_finish(&mut self, run: &mut Run, _: &mut ArtefactKeeper<'_>) {
         // It may have ended between two looks.
-        let seen = self.awaited.as_ref().and_then(Awaited::seen_ns);
+        let seen = self.awaited.as_ref().and_then(AwaitedOutput::seen_ns);
         let limit = self.from_ns.saturating_add(self.readiness.within.as_nanos() as u64);
         if let Some(at) = seen.filter(|at| *at <= limit) {
             self.ready_ns.store(at, Ordering::Relaxed);
@@ -126,57 +132,59 @@ impl Observer for ReadinessProbe<'_> {
                     "it was not ready before its end or within {within}: {}",
                     describe_sign(&self.readiness.sign)
                 );
-                run.missing.insert("context.phases".into(), Missing::because(text));
+                run.missing.insert("context.phases".into(), MissingReason::without_fix(text));
             }
-            ready => run.context.phases.push(start_up(ready.saturating_sub(self.from_ns))),
+            ready => run.context.phases.push(start_up_phase(ready.saturating_sub(self.from_ns))),
         }
     }
 }
 
-impl Drop for ReadinessProbe<'_> {
+impl Drop for ReadinessObserver<'_> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// What was looked for, in words.
-pub fn describe_sign(sign: &Sign) -> String {
+pub fn describe_sign(sign: &ReadinessSign) -> String {
     match sign {
-        Sign::Port(host, port) => format!("nothing listened on {host}:{port}"),
-        Sign::Http(address) => format!("{} did not answer well", crate::runfile::without_secrets(address)),
-        Sign::File(path) => format!("{} was not there", path.display()),
-        Sign::Output(text) => format!("it printed no line with {text:?}"),
+        ReadinessSign::Port(host, port) => format!("nothing listened on {host}:{port}"),
+        ReadinessSign::Http(address) => {
+            format!("{} did not answer well", crate::runfile::without_secrets(address))
+        }
+        ReadinessSign::File(path) => format!("{} was not there", path.display()),
+        ReadinessSign::Output(text) => format!("it printed no line with {text:?}"),
     }
 }
 
 /// Whether the sign is there now.
-fn shows(sign: &Sign) -> bool {
+fn is_sign_present(sign: &ReadinessSign) -> bool {
     match sign {
-        Sign::Port(host, port) => connect(host, *port).is_some(),
-        Sign::File(path) => PathBuf::from(path).exists(),
-        Sign::Http(address) => answers(address).is_some_and(|status| status < 400),
+        ReadinessSign::Port(host, port) => connect(host, *port).is_some(),
+        ReadinessSign::File(path) => PathBuf::from(path).exists(),
+        ReadinessSign::Http(address) => http_status(address).is_some_and(|status| status < 400),
         // Whoever reads the output sees it.
-        Sign::Output(_) => false,
+        ReadinessSign::Output(_) => false,
     }
 }
 
 fn connect(host: &str, port: u16) -> Option<TcpStream> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses = (host, port).to_socket_addrs().ok()?;
-    addresses.find_map(|address| TcpStream::connect_timeout(&address, PATIENCE).ok())
+    addresses.find_map(|address| TcpStream::connect_timeout(&address, PROBE_TIMEOUT).ok())
 }
 
 /// The status that an address answers with.
-fn answers(address: &str) -> Option<u16> {
-    let Some(rest) = address.strip_prefix("http://") else { return answers_safely(address) };
+fn http_status(address: &str) -> Option<u16> {
+    let Some(rest) = address.strip_prefix("http://") else { return https_status(address) };
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) => (name, port.parse().ok()?),
         None => (host, 80),
     };
     let mut stream = connect(name, port)?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT)).ok()?;
+    stream.set_write_timeout(Some(PROBE_TIMEOUT)).ok()?;
     let path = path.split('#').next().unwrap_or_default();
     let request =
         format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: metier\r\nConnection: close\r\n\r\n");
@@ -187,11 +195,11 @@ fn answers(address: &str) -> Option<u16> {
 }
 
 /// The same over TLS, with everything that this takes.
-fn answers_safely(address: &str) -> Option<u16> {
+fn https_status(address: &str) -> Option<u16> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let client = metier_fetch::client_builder()
         .redirect(reqwest::redirect::Policy::default())
-        .timeout(PATIENCE * 4)
+        .timeout(PROBE_TIMEOUT * 4)
         .build()
         .ok()?;
     runtime

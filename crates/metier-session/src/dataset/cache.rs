@@ -10,7 +10,7 @@
 //!
 //! Entries appear by renaming, so a reader never sees a half one, and two who fetch the same thing meet at the lock. The
 //! folder is private (0700), files are read-only (0400). Who works on an entry holds a shared lock on its `.json`, whose
-//! time says when it was last used. Nothing is removed unless there is a limit ([`Cache::trim`]), and then not what is held.
+//! time says when it was last used. Nothing is removed unless there is a limit ([`DatasetCacheFolder::trim`]), and then not what is held.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::Read;
@@ -20,32 +20,32 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use metier_store::{atomic_file, digest};
-use metier_types::{Bytes, Digest};
+use metier_types::{Bytes, ContentDigest};
 use serde::{Deserialize, Serialize};
 
-use super::error::at;
-use super::http::Validator;
-use super::{Error, Watch};
+use super::error::file_error;
+use super::http::HttpValidator;
+use super::{DatasetError, FetchWatch};
 
 /// How often somebody else's lock is tried.
-const AGAIN: Duration = Duration::from_millis(100);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Where fetched datasets are kept.
 #[derive(Debug, Clone)]
-pub struct Cache {
+pub struct DatasetCacheFolder {
     pub(super) folder: PathBuf,
 }
 
 /// A lock on an entry of the cache; the kernel gives it back when the last holder is gone, however that happens.
 #[derive(Debug, Clone)]
-pub struct Hold {
+pub struct DatasetHold {
     #[allow(dead_code, reason = "kept for its drop")]
     lock: Arc<File>,
 }
 
 /// What is said of an entry.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct CacheEntry {
     name: String,
     pub size_bytes: Bytes,
     source: String,
@@ -53,26 +53,24 @@ pub(super) struct Entry {
 
 /// What a source without a wanted digest had when it was last fetched.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Known {
-    pub digest: Digest,
-    pub validator: Validator,
+pub(super) struct CachedSource {
+    pub digest: ContentDigest,
+    pub validator: HttpValidator,
 }
 
 /// A fetch: the only one of its source.
-pub(super) struct Part {
+pub(super) struct PartialFetch {
     pub folder: PathBuf,
     path: PathBuf,
     #[allow(dead_code, reason = "kept for its drop")]
     lock: File,
 }
 
-impl Cache {
+impl DatasetCacheFolder {
     /// In this folder, which is made where it is not there.
-    pub fn open(folder: &Path) -> Result<Self, Error> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|reason| Error::File {
-            doing: "making the folder for datasets",
-            path: folder.into(),
-            reason,
+    pub fn open(folder: &Path) -> Result<Self, DatasetError> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|reason| {
+            DatasetError::File { doing: "making the folder for datasets", path: folder.into(), reason }
         })?;
         Ok(Self { folder: folder.to_path_buf() })
     }
@@ -82,37 +80,41 @@ impl Cache {
     }
 
     /// A dataset that is here already, and stays as long as it is held.
-    pub(super) fn find(&self, digest: &Digest) -> Option<(PathBuf, Bytes, Hold)> {
+    pub(super) fn find(&self, digest: &ContentDigest) -> Option<(PathBuf, Bytes, DatasetHold)> {
         let hex = hex(digest);
         let mut lock = File::open(self.path(format!("{hex}.json"))).ok()?;
         // Waits only while somebody removes it; then it is not there.
         lock.lock_shared().ok()?;
-        let entry: Entry = entry_in(&mut lock)?;
+        let entry: CacheEntry = entry_in(&mut lock)?;
         let path = self.path(hex).join(&entry.name);
         let meta = fs::metadata(&path).ok()?;
         // What somebody changed in spite of its rights is not the dataset any more.
         let is_whole = meta.is_dir() || meta.len() == entry.size_bytes.0;
         // Used now. Where that cannot be noted it only looks older than it is.
         let _ = lock.set_modified(SystemTime::now());
-        is_whole.then_some((path, entry.size_bytes, Hold { lock: Arc::new(lock) }))
+        is_whole.then_some((path, entry.size_bytes, DatasetHold { lock: Arc::new(lock) }))
     }
 
-    pub(super) fn known(&self, source: &str) -> Option<Known> {
-        serde_json::from_slice(&fs::read(self.path(format!("source-{}.json", key(source)))).ok()?).ok()
+    pub(super) fn cached_source(&self, source: &str) -> Option<CachedSource> {
+        serde_json::from_slice(&fs::read(self.path(format!("source-{}.json", source_key(source)))).ok()?).ok()
     }
 
-    pub(super) fn remember(&self, source: &str, known: &Known) {
+    pub(super) fn record_source(&self, source: &str, known: &CachedSource) {
         // What is not remembered is fetched again.
-        let _ = write_whole(&self.path(format!("source-{}.json", key(source))), known);
+        let _ = write_whole(&self.path(format!("source-{}.json", source_key(source))), known);
     }
 
     /// The folder for a fetch of this source; waits while somebody else fetches it.
-    pub(super) fn part(&self, source: &str, watch: &Watch<'_>) -> Result<Part, Error> {
-        let key = key(source);
+    pub(super) fn open_part(
+        &self,
+        source: &str,
+        watch: &FetchWatch<'_>,
+    ) -> Result<PartialFetch, DatasetError> {
+        let key = source_key(source);
         let path = self.path(format!("part-{key}.lock"));
         let open = || {
             let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-            file.map_err(at("opening", &path, &watch.source))
+            file.map_err(file_error("opening", &path, &watch.source))
         };
         let mut lock = open()?;
         let mut is_told = false;
@@ -122,36 +124,36 @@ impl Cache {
                 // Who held it took its file away, and others may have made another.
                 Ok(()) => lock = open()?,
                 Err(TryLockError::Error(reason)) => {
-                    return Err(Error::File { doing: "locking", path, reason });
+                    return Err(DatasetError::File { doing: "locking", path, reason });
                 }
                 Err(TryLockError::WouldBlock) => {
                     if !is_told {
                         watch.progress.note("somebody else fetches the same dataset; waiting for them");
                         is_told = true;
                     }
-                    watch.go_on()?;
-                    std::thread::sleep(AGAIN);
+                    watch.check_stop()?;
+                    std::thread::sleep(LOCK_RETRY_INTERVAL);
                 }
             }
         }
         let folder = self.path(format!("part-{key}"));
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(at("making", &folder, &watch.source))?;
-        Ok(Part { folder, path, lock })
+        made.map_err(file_error("making", &folder, &watch.source))?;
+        Ok(PartialFetch { folder, path, lock })
     }
 
     /// Takes what was fetched and verified: a file or a folder in the part.
-    pub(super) fn take(
+    pub(super) fn commit_fetch(
         &self,
-        digest: &Digest,
+        digest: &ContentDigest,
         fetched: &Path,
         name: &str,
         size: Bytes,
-        watch: &Watch<'_>,
-    ) -> Result<PathBuf, Error> {
+        watch: &FetchWatch<'_>,
+    ) -> Result<PathBuf, DatasetError> {
         let hex = hex(digest);
         let home = self.path(hex.clone());
-        let failed = |doing| at(doing, &home, &watch.source);
+        let failed = |doing| file_error(doing, &home, &watch.source);
         seal(fetched).map_err(failed("sealing"))?;
         match fs::create_dir(&home) {
             Ok(()) => {}
@@ -168,28 +170,28 @@ impl Cache {
             fs::remove_dir_all(&path).map_err(failed("clearing"))?;
         }
         fs::rename(fetched, &path).map_err(failed("moving the dataset into"))?;
-        let entry = Entry { name: name.to_string(), size_bytes: size, source: watch.source.clone() };
+        let entry = CacheEntry { name: name.to_string(), size_bytes: size, source: watch.source.clone() };
         let json = self.path(format!("{hex}.json"));
-        write_whole(&json, &entry).map_err(at("writing", &json, &watch.source))?;
+        write_whole(&json, &entry).map_err(file_error("writing", &json, &watch.source))?;
         Ok(path)
     }
 }
 
 /// What an entry's file says.
-pub(super) fn entry_in(file: &mut File) -> Option<Entry> {
+pub(super) fn entry_in(file: &mut File) -> Option<CacheEntry> {
     let mut text = Vec::new();
     file.take(1 << 16).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-impl Part {
+impl PartialFetch {
     /// Removes what was fetched.
     pub fn clear(&self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialFetch {
     /// Where nothing is left that a later fetch could go on with, nothing stays.
     fn drop(&mut self) {
         let is_gone = match fs::remove_dir(&self.folder) {
@@ -211,7 +213,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// Writes JSON so that a reader sees the old or the new, never a part.
 pub(super) fn write_whole(path: &Path, content: &impl Serialize) -> std::io::Result<()> {
     let text = serde_json::to_vec_pretty(content).map_err(std::io::Error::other)?;
-    atomic_file::write(path, atomic_file::PRIVATE, &text)
+    atomic_file::replace_file(path, atomic_file::PRIVATE_FILE_MODE, &text)
 }
 
 /// On the disk, and not to be changed.
@@ -227,10 +229,10 @@ fn seal(path: &Path) -> std::io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o400))
 }
 
-fn hex(digest: &Digest) -> String {
+fn hex(digest: &ContentDigest) -> String {
     digest.to_string().trim_start_matches("sha256:").to_string()
 }
 
-fn key(source: &str) -> String {
-    hex(&digest::of_bytes(source.as_bytes()))
+fn source_key(source: &str) -> String {
+    hex(&digest::digest_bytes(source.as_bytes()))
 }

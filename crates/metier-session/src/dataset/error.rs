@@ -3,20 +3,20 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use metier_types::{Bytes, Digest};
+use metier_types::{Bytes, ContentDigest};
 
 /// Why a dataset could not be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum DatasetError {
     /// Its content is not what was asked for.
     #[error("the dataset {source_name} has the digest {got}; want {want}")]
     Mismatch {
         /// Where it came from.
         source_name: String,
         /// What it should be.
-        want: Digest,
-        got: Digest,
+        want: ContentDigest,
+        got: ContentDigest,
     },
     /// The store or server has no such thing, or does not give it to us.
     #[error("the dataset {source_name} cannot be fetched: {reason}; {advice}")]
@@ -76,30 +76,30 @@ pub enum Error {
 }
 
 /// What became of a file operation; a full disk has its own cause.
-pub(super) fn at<'a>(
+pub(super) fn file_error<'a>(
     doing: &'static str,
     path: &'a Path,
     source_name: &'a str,
-) -> impl Fn(io::Error) -> Error + 'a {
+) -> impl Fn(io::Error) -> DatasetError + 'a {
     move |reason| match reason.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Error::Space {
+            DatasetError::Space {
                 source_name: source_name.to_string(),
                 folder: path.parent().unwrap_or(path).to_path_buf(),
                 reason: reason.to_string(),
             }
         }
-        _ => Error::File { doing, path: path.to_path_buf(), reason },
+        _ => DatasetError::File { doing, path: path.to_path_buf(), reason },
     }
 }
 
 /// Refuses to begin what cannot end: so many bytes are to come.
-pub(super) fn room_for(bytes: u64, folder: &Path, source_name: &str) -> Result<(), Error> {
+pub(super) fn check_free_space(bytes: u64, folder: &Path, source_name: &str) -> Result<(), DatasetError> {
     let Some(free) = free(folder) else { return Ok(()) };
     if bytes <= free {
         return Ok(());
     }
-    Err(Error::Space {
+    Err(DatasetError::Space {
         source_name: source_name.to_string(),
         folder: folder.to_path_buf(),
         reason: format!("{} are to come, {} are free", Bytes(bytes), Bytes(free)),

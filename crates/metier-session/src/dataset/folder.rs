@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use metier_types::Bytes;
 
-use super::Error;
+use super::DatasetError;
 
 /// Files of one dataset.
-const MOST: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
 /// The file itself, or all files below the folder, in no order.
-pub fn files_of(path: &Path, source: &str) -> Result<Vec<PathBuf>, Error> {
+pub fn files_of(path: &Path, source: &str) -> Result<Vec<PathBuf>, DatasetError> {
     let read = |path: &Path| {
         let path = path.to_path_buf();
-        move |reason| Error::File { doing: "reading the dataset", path, reason }
+        move |reason| DatasetError::File { doing: "reading the dataset", path, reason }
     };
     let meta = fs::metadata(path).map_err(read(path))?;
     if meta.is_file() {
@@ -22,7 +22,7 @@ pub fn files_of(path: &Path, source: &str) -> Result<Vec<PathBuf>, Error> {
     }
     if !meta.is_dir() {
         let what = "is neither a file nor a folder".to_string();
-        return Err(Error::Unfit {
+        return Err(DatasetError::Unfit {
             source_name: source.to_string(),
             what,
             want: "a file, or a folder of files",
@@ -39,7 +39,7 @@ pub fn files_of(path: &Path, source: &str) -> Result<Vec<PathBuf>, Error> {
                 false if fs::metadata(&path).is_ok_and(|meta| meta.is_file()) => files.push(path),
                 false => {
                     let what = format!("has {}, which is neither a file nor a folder", path.display());
-                    return Err(Error::Unfit {
+                    return Err(DatasetError::Unfit {
                         source_name: source.to_string(),
                         what,
                         want: "files and folders only",
@@ -47,16 +47,20 @@ pub fn files_of(path: &Path, source: &str) -> Result<Vec<PathBuf>, Error> {
                 }
             }
         }
-        if files.len() > MOST {
-            let what = format!("has more than {MOST} files");
-            return Err(Error::Unfit { source_name: source.to_string(), what, want: "an archive of them" });
+        if files.len() > MAX_FILES {
+            let what = format!("has more than {MAX_FILES} files");
+            return Err(DatasetError::Unfit {
+                source_name: source.to_string(),
+                what,
+                want: "an archive of them",
+            });
         }
     }
     Ok(files)
 }
 
 /// The size of all of them.
-pub fn size_of(path: &Path, source: &str) -> Result<Bytes, Error> {
+pub fn size_of(path: &Path, source: &str) -> Result<Bytes, DatasetError> {
     let files = files_of(path, source)?;
     Ok(Bytes(files.iter().filter_map(|file| fs::metadata(file).ok()).map(|meta| meta.len()).sum()))
 }

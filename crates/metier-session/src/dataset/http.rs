@@ -17,26 +17,26 @@ use reqwest::{Client, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::cache::write_whole;
-use super::error::{at, room_for};
-use super::{Error, Watch};
+use super::error::{check_free_space, file_error};
+use super::{DatasetError, FetchWatch};
 
 /// Tries without a single new byte.
-const TRIES: u32 = 5;
+const MAX_STALLED_TRIES: u32 = 5;
 /// Silence that counts as broken off.
-const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long connecting may take.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an error page that are looked at.
-const MOST_SAID: usize = 4096;
+const MAX_ERROR_PAGE_BYTES: usize = 4096;
 
 /// What a server says of a file, to tell whether it is still the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Validator {
+pub struct HttpValidator {
     etag: Option<String>,
     modified: Option<String>,
 }
 
-impl Validator {
+impl HttpValidator {
     fn of(headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_string);
         Self { etag: text(ETAG), modified: text(LAST_MODIFIED) }
@@ -58,69 +58,70 @@ impl Validator {
 }
 
 /// What came of it.
-pub enum Fetched {
+pub enum HttpFetchOutcome {
     /// It is what was known already.
     Unchanged,
     /// It is all there.
-    Whole(Validator),
+    Whole(HttpValidator),
 }
 
 /// How one file is fetched.
-pub struct Fetch<'a> {
+pub struct HttpFetch<'a> {
     /// Where to put it.
     pub to: &'a Path,
     /// Whether the digest of the whole is known: then a part may be continued without the server's word.
     pub is_proven: bool,
     /// What was known of it, if it is here already.
-    pub known: Option<&'a Validator>,
+    pub known: Option<&'a HttpValidator>,
     /// For people and records.
-    pub watch: &'a Watch<'a>,
+    pub watch: &'a FetchWatch<'a>,
 }
 
 /// What is known of a part, beside it.
 #[derive(Default, Serialize, Deserialize)]
-struct Beside {
-    validator: Validator,
+struct FetchPartRecord {
+    validator: HttpValidator,
 }
 
 /// A client for all fetches.
 pub fn client() -> Result<Client, String> {
-    let client = metier_fetch::client_builder().connect_timeout(CONNECT).read_timeout(SILENCE);
+    let client =
+        metier_fetch::client_builder().connect_timeout(CONNECT_TIMEOUT).read_timeout(SILENCE_TIMEOUT);
     client.build().map_err(|error| failure_reason(&error))
 }
 
 /// Why one try did not bring it to the end.
-enum Broken {
-    Again(String),
-    For(Error),
+enum FetchFailure {
+    Retry(String),
+    Final(DatasetError),
 }
 
-impl From<Error> for Broken {
-    fn from(error: Error) -> Self {
-        Self::For(error)
+impl From<DatasetError> for FetchFailure {
+    fn from(error: DatasetError) -> Self {
+        Self::Final(error)
     }
 }
 
-impl Fetch<'_> {
+impl HttpFetch<'_> {
     /// Fetches it; `locate` gives the address for each try, since signatures grow old.
     pub async fn run(
         &self,
         client: &Client,
-        locate: impl AsyncFn() -> Result<String, Error>,
-    ) -> Result<Fetched, Error> {
+        locate: impl AsyncFn() -> Result<String, DatasetError>,
+    ) -> Result<HttpFetchOutcome, DatasetError> {
         let mut failures = 0;
         loop {
             let before = self.length();
             let address = locate().await?;
             let reason = match self.attempt(client, &address).await {
                 Ok(fetched) => return Ok(fetched),
-                Err(Broken::For(error)) => return Err(error),
-                Err(Broken::Again(reason)) => reason,
+                Err(FetchFailure::Final(error)) => return Err(error),
+                Err(FetchFailure::Retry(reason)) => reason,
             };
             failures = if self.length() > before { 1 } else { failures + 1 };
-            if failures >= TRIES {
+            if failures >= MAX_STALLED_TRIES {
                 let reason = format!("{reason} (tried {failures} times)");
-                return Err(Error::Unreachable { source_name: self.watch.source.clone(), reason });
+                return Err(DatasetError::Unreachable { source_name: self.watch.source.clone(), reason });
             }
             self.watch.wait(Duration::from_millis(100 << failures)).await?;
         }
@@ -130,12 +131,12 @@ impl Fetch<'_> {
         fs::metadata(self.to).map(|meta| meta.len()).unwrap_or(0)
     }
 
-    fn beside(&self) -> PathBuf {
+    fn part_record_path(&self) -> PathBuf {
         self.to.with_extension("beside.json")
     }
 
-    async fn attempt(&self, client: &Client, address: &str) -> Result<Fetched, Broken> {
-        let beside: Beside = fs::read(self.beside())
+    async fn attempt(&self, client: &Client, address: &str) -> Result<HttpFetchOutcome, FetchFailure> {
+        let beside: FetchPartRecord = fs::read(self.part_record_path())
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok())
             .unwrap_or_default();
@@ -158,18 +159,20 @@ impl Fetch<'_> {
             }
         }
         let sent = self.watch.guard(request.send()).await?;
-        let response = sent.map_err(|error| self.unanswered(&error))?;
-        let validator = Validator::of(response.headers());
+        let response = sent.map_err(|error| self.connection_failure(&error))?;
+        let validator = HttpValidator::of(response.headers());
         match response.status() {
-            StatusCode::NOT_MODIFIED if self.known.is_some() && here == 0 => return Ok(Fetched::Unchanged),
+            StatusCode::NOT_MODIFIED if self.known.is_some() && here == 0 => {
+                return Ok(HttpFetchOutcome::Unchanged);
+            }
             StatusCode::PARTIAL_CONTENT if here > 0 && starts_at(&response, here) => {}
             StatusCode::RANGE_NOT_SATISFIABLE if here > 0 => {
                 // All of it may be here already; only the digest can tell.
                 if self.is_proven && whole_of(&response) == Some(here) {
-                    return Ok(Fetched::Whole(beside.validator));
+                    return Ok(HttpFetchOutcome::Whole(beside.validator));
                 }
                 self.begin_anew()?;
-                return Err(Broken::Again("the file became shorter".into()));
+                return Err(FetchFailure::Retry("the file became shorter".into()));
             }
             StatusCode::OK => {
                 if here > 0 {
@@ -183,40 +186,40 @@ impl Fetch<'_> {
         if here > 0 {
             self.watch.resumed(here);
         }
-        let kept = write_whole(&self.beside(), &Beside { validator: validator.clone() });
-        kept.map_err(at("writing", self.to, &self.watch.source)).map_err(Broken::For)?;
-        self.take(response, here).await?;
-        Ok(Fetched::Whole(validator))
+        let kept = write_whole(&self.part_record_path(), &FetchPartRecord { validator: validator.clone() });
+        kept.map_err(file_error("writing", self.to, &self.watch.source)).map_err(FetchFailure::Final)?;
+        self.append_body(response, here).await?;
+        Ok(HttpFetchOutcome::Whole(validator))
     }
 
     /// A server that cannot prove who it is will not be able to at the next try either.
-    fn unanswered(&self, error: &reqwest::Error) -> Broken {
+    fn connection_failure(&self, error: &reqwest::Error) -> FetchFailure {
         let reason = failure_reason(error);
         if !reason.contains("certificate") {
-            return Broken::Again(reason);
+            return FetchFailure::Retry(reason);
         }
         let advice = "is it signed by somebody known here? SSL_CERT_FILE names others";
-        Broken::For(Error::Refused { source_name: self.watch.source.clone(), reason, advice })
+        FetchFailure::Final(DatasetError::Refused { source_name: self.watch.source.clone(), reason, advice })
     }
 
-    fn begin_anew(&self) -> Result<(), Broken> {
+    fn begin_anew(&self) -> Result<(), FetchFailure> {
         match fs::remove_file(self.to) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Broken::For(at("clearing", self.to, &self.watch.source)(error)))
+                Err(FetchFailure::Final(file_error("clearing", self.to, &self.watch.source)(error)))
             }
             _ => Ok(()),
         }
     }
 
-    async fn take(&self, response: Response, here: u64) -> Result<(), Broken> {
+    async fn append_body(&self, response: Response, here: u64) -> Result<(), FetchFailure> {
         let expected = response.content_length();
         if let Some(more) = expected {
             self.watch.expects(here, more);
-            room_for(more, self.to.parent().unwrap_or(self.to), &self.watch.source)?;
+            check_free_space(more, self.to.parent().unwrap_or(self.to), &self.watch.source)?;
         }
-        let failed = || at("writing", self.to, &self.watch.source);
+        let failed = || file_error("writing", self.to, &self.watch.source);
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(self.to);
-        let mut file = file.map_err(failed()).map_err(Broken::For)?;
+        let mut file = file.map_err(failed()).map_err(FetchFailure::Final)?;
         let copied = copy_body(response, u64::MAX, |bytes| {
             file.write_all(bytes)?;
             self.watch.progress.advanced(bytes.len() as u64);
@@ -224,20 +227,20 @@ impl Fetch<'_> {
         });
         match self.watch.guard(copied).await? {
             Ok(came) if expected.is_some_and(|expected| came < expected) => {
-                Err(Broken::Again("the connection was cut".into()))
+                Err(FetchFailure::Retry("the connection was cut".into()))
             }
             Ok(_) => Ok(()),
-            Err(BodyError::Sink(error)) => Err(Broken::For(failed()(error))),
-            Err(BodyError::Broken { reason, .. }) => Err(Broken::Again(reason)),
-            Err(error) => Err(Broken::Again(error.to_string())),
+            Err(BodyError::Sink(error)) => Err(FetchFailure::Final(failed()(error))),
+            Err(BodyError::Broken { reason, .. }) => Err(FetchFailure::Retry(reason)),
+            Err(error) => Err(FetchFailure::Retry(error.to_string())),
         }
     }
 
-    async fn refusal(&self, status: StatusCode, response: Response) -> Broken {
-        let said = read_beginning(response, MOST_SAID).await;
-        let said = String::from_utf8_lossy(&said);
+    async fn refusal(&self, status: StatusCode, response: Response) -> FetchFailure {
+        let bytes = read_beginning(response, MAX_ERROR_PAGE_BYTES).await;
+        let text = String::from_utf8_lossy(&bytes);
         // S3 stores say what they mean in a word of their own.
-        let code = said.split("<Code>").nth(1).and_then(|rest| rest.split("</Code>").next());
+        let code = text.split("<Code>").nth(1).and_then(|rest| rest.split("</Code>").next());
         let code = code.filter(|code| code.len() < 80 && code.bytes().all(|b| b.is_ascii_alphanumeric()));
         let reason = match code {
             Some(code) => format!("the store answered {} ({code})", status.as_u16()),
@@ -247,7 +250,7 @@ impl Fetch<'_> {
             || status == StatusCode::TOO_MANY_REQUESTS
             || status == StatusCode::REQUEST_TIMEOUT
         {
-            return Broken::Again(reason);
+            return FetchFailure::Retry(reason);
         }
         let advice = match status {
             StatusCode::NOT_FOUND | StatusCode::GONE => "is it still there, and the address spelt right?",
@@ -256,7 +259,7 @@ impl Fetch<'_> {
             }
             _ => "is the address right?",
         };
-        Broken::For(Error::Refused { source_name: self.watch.source.clone(), reason, advice })
+        FetchFailure::Final(DatasetError::Refused { source_name: self.watch.source.clone(), reason, advice })
     }
 }
 

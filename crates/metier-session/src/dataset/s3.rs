@@ -11,16 +11,16 @@ use object_store::path::Path as Key;
 use object_store::signer::Signer;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
-use super::{Error, Watch};
+use super::{DatasetError, FetchWatch};
 
 /// Objects under one prefix.
-const MOST: usize = 100_000;
+const MAX_OBJECTS: usize = 100_000;
 /// How long a signed address is good for; each try gets a new one.
-const GOOD_FOR: Duration = Duration::from_secs(3600);
+const SIGNATURE_LIFETIME: Duration = Duration::from_secs(3600);
 /// Where nothing else is said.
-const REGION: &str = "us-east-1";
+const DEFAULT_REGION: &str = "us-east-1";
 
-pub struct Bucket {
+pub struct S3Bucket {
     store: AmazonS3,
     name: String,
     endpoint: String,
@@ -29,7 +29,7 @@ pub struct Bucket {
 
 /// An object under a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Object {
+pub struct S3Object {
     pub key: String,
     pub size: u64,
     /// The store's tag for its content.
@@ -40,19 +40,19 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-impl Bucket {
+impl S3Bucket {
     /// The bucket of a store.
     pub fn open(
         name: &str,
         endpoint: Option<&str>,
         region: Option<&str>,
-        watch: &Watch<'_>,
-    ) -> Result<Self, Error> {
+        watch: &FetchWatch<'_>,
+    ) -> Result<Self, DatasetError> {
         let region = region
             .map(str::to_string)
             .or_else(|| variable("AWS_REGION"))
             .or_else(|| variable("AWS_DEFAULT_REGION"))
-            .unwrap_or_else(|| REGION.to_string());
+            .unwrap_or_else(|| DEFAULT_REGION.to_string());
         let endpoint = endpoint
             .map(str::to_string)
             .or_else(|| variable("AWS_ENDPOINT_URL_S3"))
@@ -82,37 +82,37 @@ impl Bucket {
             .with_virtual_hosted_style_request(false)
             .with_skip_signature(!is_signed)
             .build()
-            .map_err(|error| cause(&error, watch))?;
+            .map_err(|error| store_error(&error, watch))?;
         Ok(Self { store, name: name.to_string(), endpoint, is_signed })
     }
 
     /// The address of an object, signed where we have credentials.
-    pub async fn address(&self, key: &str, watch: &Watch<'_>) -> Result<String, Error> {
+    pub async fn address(&self, key: &str, watch: &FetchWatch<'_>) -> Result<String, DatasetError> {
         let path = Key::parse(key).map_err(|_| unfit(watch, format!("has the key {key:?}")))?;
         if !self.is_signed {
             return Ok(format!("{}/{}/{}", self.endpoint, self.name, encoded(key)));
         }
-        let address = self.store.signed_url(reqwest::Method::GET, &path, GOOD_FOR).await;
-        address.map(String::from).map_err(|error| cause(&error, watch))
+        let address = self.store.signed_url(reqwest::Method::GET, &path, SIGNATURE_LIFETIME).await;
+        address.map(String::from).map_err(|error| store_error(&error, watch))
     }
 
     /// All objects under a prefix, in order.
-    pub async fn list(&self, prefix: &str, watch: &Watch<'_>) -> Result<Vec<Object>, Error> {
+    pub async fn list(&self, prefix: &str, watch: &FetchWatch<'_>) -> Result<Vec<S3Object>, DatasetError> {
         let path = Key::parse(prefix.trim_end_matches('/'))
             .map_err(|_| unfit(watch, format!("has the prefix {prefix:?}")))?;
         let mut objects = Vec::new();
         let mut stream = self.store.list(Some(&path));
         loop {
             let next = watch.guard(stream.try_next()).await?;
-            let Some(meta) = next.map_err(|error| cause(&error, watch))? else { break };
+            let Some(meta) = next.map_err(|error| store_error(&error, watch))? else { break };
             let key = meta.location.to_string();
             // Entries that stand for folders.
             if key.ends_with('/') || key == prefix.trim_end_matches('/') {
                 continue;
             }
-            objects.push(Object { key, size: meta.size, etag: meta.e_tag });
-            if objects.len() > MOST {
-                return Err(unfit(watch, format!("has more than {MOST} objects")));
+            objects.push(S3Object { key, size: meta.size, etag: meta.e_tag });
+            if objects.len() > MAX_OBJECTS {
+                return Err(unfit(watch, format!("has more than {MAX_OBJECTS} objects")));
             }
         }
         objects.sort_by(|a, b| a.key.cmp(&b.key));
@@ -120,8 +120,8 @@ impl Bucket {
     }
 }
 
-fn unfit(watch: &Watch<'_>, what: String) -> Error {
-    Error::Unfit {
+fn unfit(watch: &FetchWatch<'_>, what: String) -> DatasetError {
+    DatasetError::Unfit {
         source_name: watch.source.clone(),
         what,
         want: "s3://bucket/key, or s3://bucket/prefix/ with at most 100000 objects",
@@ -142,7 +142,7 @@ fn encoded(key: &str) -> String {
     text
 }
 
-fn cause(error: &object_store::Error, watch: &Watch<'_>) -> Error {
+fn store_error(error: &object_store::Error, watch: &FetchWatch<'_>) -> DatasetError {
     let source_name = watch.source.clone();
     let mut innermost: &dyn std::error::Error = error;
     while let Some(next) = innermost.source() {
@@ -151,13 +151,13 @@ fn cause(error: &object_store::Error, watch: &Watch<'_>) -> Error {
     let whole = error.to_string();
     let code = whole.split("<Code>").nth(1).and_then(|rest| rest.split("</Code>").next());
     match error {
-        object_store::Error::NotFound { .. } => Error::Refused {
+        object_store::Error::NotFound { .. } => DatasetError::Refused {
             source_name,
             reason: format!("the store answered 404 ({})", code.unwrap_or("not found")),
             advice: "is it still there, and the address spelt right?",
         },
         object_store::Error::Unauthenticated { .. } | object_store::Error::PermissionDenied { .. } => {
-            Error::Refused {
+            DatasetError::Refused {
                 source_name,
                 reason: format!("the store does not let us ({})", code.unwrap_or("permission denied")),
                 advice: "are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY right?",
@@ -170,7 +170,7 @@ fn cause(error: &object_store::Error, watch: &Watch<'_>) -> Error {
             };
             let reason =
                 if reason.contains("://") { "the store does not answer".to_string() } else { reason };
-            Error::Unreachable { source_name, reason }
+            DatasetError::Unreachable { source_name, reason }
         }
     }
 }

@@ -10,13 +10,13 @@ use std::time::SystemTime;
 
 use metier_types::Bytes;
 
-use super::Cache;
+use super::DatasetCacheFolder;
 use super::cache::entry_in;
 use super::folder::size_of;
 
 /// What had to go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedDatasets {
     /// How many datasets, and fetches that were broken off.
     pub datasets: u64,
     /// How large they were.
@@ -25,7 +25,7 @@ pub struct Removed {
     pub beyond: Bytes,
 }
 
-impl fmt::Display for Removed {
+impl fmt::Display for RemovedDatasets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let noun = if self.datasets == 1 { "dataset" } else { "datasets" };
         write!(f, "the cache was over its limit: {} {noun} ({}) removed", self.datasets, self.bytes)
@@ -33,7 +33,7 @@ impl fmt::Display for Removed {
 }
 
 /// Something that could go.
-struct Candidate {
+struct TrimCandidate {
     used: SystemTime,
     size: u64,
     /// Who holds this lock needs it.
@@ -42,13 +42,13 @@ struct Candidate {
     paths: Vec<PathBuf>,
 }
 
-impl Cache {
+impl DatasetCacheFolder {
     /// Removes what was not used for longest until the rest is within the limit.
-    pub fn trim(&self, limit: Bytes) -> Removed {
+    pub fn trim(&self, limit: Bytes) -> RemovedDatasets {
         let mut candidates = self.candidates();
         candidates.sort_by_key(|candidate| candidate.used);
         let mut size = candidates.iter().fold(0u64, |sum, candidate| sum.saturating_add(candidate.size));
-        let mut removed = Removed::default();
+        let mut removed = RemovedDatasets::default();
         for candidate in candidates {
             if size <= limit.get() {
                 break;
@@ -63,12 +63,12 @@ impl Cache {
         removed
     }
 
-    fn candidates(&self) -> Vec<Candidate> {
+    fn candidates(&self) -> Vec<TrimCandidate> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         entries.filter_map(|entry| self.candidate(entry.file_name().to_str()?)).collect()
     }
 
-    fn candidate(&self, name: &str) -> Option<Candidate> {
+    fn candidate(&self, name: &str) -> Option<TrimCandidate> {
         let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let path = self.folder.join(name);
         let used = fs::symlink_metadata(&path).ok()?.modified().ok()?;
@@ -76,25 +76,25 @@ impl Cache {
             let size = entry_in(&mut File::open(&path).ok()?)?.size_bytes.get();
             // Without the first there is no entry, whatever is left of it.
             let paths = vec![path.clone(), self.folder.join(hex)];
-            return Some(Candidate { used, size, lock: path, paths });
+            return Some(TrimCandidate { used, size, lock: path, paths });
         }
         name.strip_prefix("part-").filter(|key| is_digest(key))?;
         let lock = self.folder.join(format!("{name}.lock"));
         let size = size_of(&path, name).map_or(0, Bytes::get);
-        Some(Candidate { used, size, lock, paths: vec![path] })
+        Some(TrimCandidate { used, size, lock, paths: vec![path] })
     }
 }
 
 /// Removes it, unless somebody holds it or it cannot be removed.
-fn remove(candidate: &Candidate) -> bool {
+fn remove(candidate: &TrimCandidate) -> bool {
     let Ok(lock) = File::open(&candidate.lock) else { return false };
     if lock.try_lock().is_err() {
         return false;
     }
-    candidate.paths.iter().all(|path| removed(path))
+    candidate.paths.iter().all(|path| remove_path(path))
 }
 
-fn removed(path: &Path) -> bool {
+fn remove_path(path: &Path) -> bool {
     let done = match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),

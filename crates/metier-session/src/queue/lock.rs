@@ -5,7 +5,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::{Error, system};
+use super::{QueueError, system};
 
 /// The lock, while it is held.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct DeviceLock {
 
 impl DeviceLock {
     /// `None` while another worker has it.
-    pub fn try_take(runtime: &Path) -> Result<Option<Self>, Error> {
+    pub fn try_take(runtime: &Path) -> Result<Option<Self>, QueueError> {
         let path = runtime.join("device.lock");
         let failed = || system(format!("locking this device with {}", path.display()));
         DirBuilder::new().recursive(true).mode(0o700).create(runtime).map_err(failed())?;

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 /// Kept from the beginning.
-pub(super) const HEAD: usize = 1 << 20;
+pub(super) const MAX_HEAD_BYTES: usize = 1 << 20;
 /// Kept of the end, where the beginning is full.
-const TAIL: usize = 64 << 10;
+const MAX_TAIL_BYTES: usize = 64 << 10;
 /// Looked through for the last words.
-const RECENT: usize = 4096;
+const RECENT_BYTES: usize = 4096;
 
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct SessionLogBuffer {
     fresh: Vec<u8>,
     taken: usize,
     tail: VecDeque<u8>,
@@ -18,14 +18,14 @@ pub(super) struct Log {
     left_out: u64,
 }
 
-impl Log {
+impl SessionLogBuffer {
     /// Takes what was printed.
     pub fn push(&mut self, bytes: &[u8]) {
-        let room = HEAD - self.taken - self.fresh.len();
+        let room = MAX_HEAD_BYTES - self.taken - self.fresh.len();
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
         self.fresh.extend_from_slice(head);
-        self.left_out += keep(&mut self.tail, rest, TAIL);
-        keep(&mut self.recent, bytes, RECENT);
+        self.left_out += keep(&mut self.tail, rest, MAX_TAIL_BYTES);
+        keep(&mut self.recent, bytes, RECENT_BYTES);
     }
 
     /// What came to the beginning since the last call.
@@ -47,7 +47,7 @@ impl Log {
     }
 
     /// The last line that metier itself said, without its name before it.
-    pub fn last_words(&self) -> Option<String> {
+    pub fn last_message(&self) -> Option<String> {
         let bytes: Vec<u8> = self.recent.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         text.lines().rev().find_map(|line| line.strip_prefix("metier: ")).map(str::to_string)
@@ -69,32 +69,33 @@ mod tests {
 
     #[test]
     fn a_short_log_is_whole() {
-        let mut log = Log::default();
+        let mut log = SessionLogBuffer::default();
         log.push(b"one\n");
         assert_eq!(log.take(), b"one\n");
         log.push(b"metier: why\nok\n");
-        assert_eq!(log.last_words().as_deref(), Some("why"));
+        assert_eq!(log.last_message().as_deref(), Some("why"));
         assert_eq!(log.finish(), b"metier: why\nok\n");
         assert_eq!(log.finish(), b"");
     }
 
     #[test]
     fn a_long_log_keeps_beginning_and_end_and_says_what_is_missing() {
-        let mut log = Log::default();
-        let mut kept = Vec::new();
+        let mut log = SessionLogBuffer::default();
+        let mut bytes = Vec::new();
         for number in 0..40_000u32 {
             log.push(format!("line {number:06} {}\n", "x".repeat(50)).as_bytes());
             if number % 1000 == 0 {
-                kept.extend(log.take());
+                bytes.extend(log.take());
             }
         }
-        kept.extend(log.finish());
-        let text = String::from_utf8(kept).unwrap();
+        bytes.extend(log.finish());
+        let text = String::from_utf8(bytes).unwrap();
         assert!(text.starts_with("line 000000 ") && text.ends_with("x\n"), "beginning");
         assert!(text.contains("line 039999 "), "end");
         let whole = 40_000 * 63;
-        let said: usize = text.split("[metier: ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-        assert_eq!(said, whole - HEAD - TAIL);
-        assert!(text.len() < HEAD + TAIL + 100);
+        let number: usize =
+            text.split("[metier: ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(number, whole - MAX_HEAD_BYTES - MAX_TAIL_BYTES);
+        assert!(text.len() < MAX_HEAD_BYTES + MAX_TAIL_BYTES + 100);
     }
 }

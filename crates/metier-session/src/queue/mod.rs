@@ -12,23 +12,23 @@
 //!
 //! Limits: 1000 sessions wait at most; of what a session prints, the first MiB and the last 64 KiB are kept.
 
-mod ask;
-mod child;
 mod file;
-mod launch;
 mod lock;
 mod log;
+mod measuring_program;
+mod session_process;
+mod submission;
 mod worker;
 
-pub use ask::{Ask, MOST_WAITING, ask};
 pub use file::read_file;
-pub use launch::Launch;
-pub use worker::{Until, Worker};
+pub use measuring_program::MeasuringProgram;
+pub use submission::{MAX_WAITING_SESSIONS, SessionSubmission, submit_session};
+pub use worker::{QueueWorker, WorkUntil};
 
 /// Why the queue could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum QueueError {
     /// The store could not.
     #[error(transparent)]
     Store(#[from] metier_store::Error),
@@ -45,10 +45,10 @@ pub enum Error {
     },
     /// The run file is not one.
     #[error(transparent)]
-    File(#[from] crate::runfile::Faults),
+    File(#[from] crate::runfile::RunFileFaults),
 }
 
-fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> QueueError {
     let doing = doing.into();
-    move |source| Error::System { doing, source }
+    move |source| QueueError::System { doing, source }
 }

@@ -6,30 +6,30 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use metier_device::process_owner;
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 use metier_measure::leftovers;
-use metier_store::{Owner, RunFilter, SessionEnd, SessionFilter, Store};
-use metier_types::{Cause, Device, RunId, Session, SessionId, SessionState};
+use metier_store::{OwnerProcess, RecordStore, RunFilter, SessionEnd, SessionFilter};
+use metier_types::{Device, ExitCause, RunId, SessionId, SessionRecord, SessionState};
 
-use super::child::{Child, Wish};
 use super::lock::DeviceLock;
-use super::{Error, Launch};
+use super::session_process::{SessionEndRequest, SessionProcess};
+use super::{MeasuringProgram, QueueError};
 use metier_linux::stop_request::StopRequest;
 
 /// How often the queue is looked at while nothing is to do.
-const LOOK: Duration = Duration::from_millis(300);
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// How often a session under way is looked at.
-const TICK: Duration = Duration::from_millis(50);
+const SESSION_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How often its log is kept and a wish to cancel looked for: each is a store call beside the measurement.
-const NOTE: Duration = Duration::from_millis(500);
+const SAVE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait after the store did not answer.
-const AGAIN: Duration = Duration::from_secs(2);
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// How often the end of a session is tried to be recorded.
-const TRIES: u32 = 30;
+const MAX_END_TRIES: u32 = 30;
 
 /// When a worker ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
+pub enum WorkUntil {
     /// When it is asked to.
     Asked,
     /// When no session waits for it, too.
@@ -37,35 +37,41 @@ pub enum Until {
 }
 
 /// Works the queue of a store on a device.
-pub struct Worker {
-    store: Store,
+pub struct QueueWorker {
+    store: RecordStore,
     device: Device,
-    roots: Roots,
-    launch: Launch,
+    roots: KernelRoots,
+    launch: MeasuringProgram,
     runtime: PathBuf,
-    owner: Owner,
+    owner: OwnerProcess,
 }
 
-impl Worker {
+impl QueueWorker {
     /// For a store that can be written; files that live as long as a session are in `runtime`.
-    pub fn new(store: Store, device: Device, roots: Roots, launch: Launch, runtime: PathBuf) -> Self {
-        let owner = process_owner::owner(&roots, &device);
+    pub fn new(
+        store: RecordStore,
+        device: Device,
+        roots: KernelRoots,
+        launch: MeasuringProgram,
+        runtime: PathBuf,
+    ) -> Self {
+        let owner = process_owner::current_owner(&roots, &device);
         Self { store, device, roots, launch, runtime, owner }
     }
 
     /// Works until it is over; gives how many sessions it had. Call it from a thread that lives as long as the process
     /// works: measuring processes die with it.
-    pub fn run(&self, stop: &StopRequest, until: Until) -> Result<u64, Error> {
+    pub fn run(&self, stop: &StopRequest, until: WorkUntil) -> Result<u64, QueueError> {
         let mut worked = 0;
-        while !stop.is_asked() {
-            match self.turn(stop) {
+        while !stop.is_requested() {
+            match self.work_next(stop) {
                 Ok(true) => worked += 1,
-                Ok(false) if until == Until::Empty && self.is_empty()? => break,
-                Ok(false) => pause(LOOK, stop),
-                Err(error) if until == Until::Empty => return Err(error),
+                Ok(false) if until == WorkUntil::Empty && self.is_empty()? => break,
+                Ok(false) => pause(IDLE_POLL_INTERVAL, stop),
+                Err(error) if until == WorkUntil::Empty => return Err(error),
                 Err(error) => {
                     tracing::warn!(%error, "the queue cannot be worked now; trying again");
-                    pause(AGAIN, stop);
+                    pause(STORE_RETRY_DELAY, stop);
                 }
             }
         }
@@ -73,19 +79,19 @@ impl Worker {
     }
 
     /// Whether nothing waits for this device, or runs on it.
-    fn is_empty(&self) -> Result<bool, Error> {
+    fn is_empty(&self) -> Result<bool, QueueError> {
         let (id, name) = (self.device.id.as_str(), self.device.name.as_str());
         let is_ours =
-            |session: &Session| session.device.as_deref().is_none_or(|want| want == id || want == name);
+            |session: &SessionRecord| session.device.as_deref().is_none_or(|want| want == id || want == name);
         let filter = |state| SessionFilter { state: Some(state), limit: 1000, ..SessionFilter::default() };
         let waits = self.store.sessions(&filter(SessionState::Queued))?.iter().any(is_ours);
-        Ok(!waits && self.store.held_sessions(id)?.is_empty())
+        Ok(!waits && self.store.claimed_sessions(id)?.is_empty())
     }
 
     /// One session, if it is one's turn and the device is free.
-    fn turn(&self, stop: &StopRequest) -> Result<bool, Error> {
+    fn work_next(&self, stop: &StopRequest) -> Result<bool, QueueError> {
         let Some(lock) = DeviceLock::try_take(&self.runtime)? else { return Ok(false) };
-        if !self.settle_left()? {
+        if !self.settle_abandoned()? {
             return Ok(false);
         }
         let Some(session) = self.store.claim_session(&self.device.reference(), &self.owner)? else {
@@ -97,31 +103,38 @@ impl Worker {
     }
 
     /// Settles what workers left that are gone. `false` while something of theirs still runs.
-    fn settle_left(&self) -> Result<bool, Error> {
-        let held = self.store.held_sessions(self.device.id.as_str())?;
+    fn settle_abandoned(&self) -> Result<bool, QueueError> {
+        let held = self.store.claimed_sessions(self.device.id.as_str())?;
         if held.is_empty() {
             return Ok(true);
         }
-        let is_there = |owner: &Owner| process_owner::is_there(&self.roots, owner);
-        for one in held {
+        let is_there = |owner: &OwnerProcess| process_owner::is_owner_alive(&self.roots, owner);
+        for claimed_session in held {
             // One that is our own was left too: who works a session does not come here.
-            let is_worked = one.owner.as_ref().is_some_and(|owner| *owner != self.owner && is_there(owner));
-            if is_worked || one.child.as_ref().is_some_and(is_there) {
+            let is_worked =
+                claimed_session.owner.as_ref().is_some_and(|owner| *owner != self.owner && is_there(owner));
+            if is_worked || claimed_session.child.as_ref().is_some_and(is_there) {
                 return Ok(false);
             }
-            leftovers::sweep(&self.roots, &self.store, &self.device)?;
-            let runs = self.runs_of(&one.session)?;
-            self.store.note_session_runs(one.session.id, &runs)?;
-            if self.store.release_session(&one, one.child.is_some() || !runs.is_empty())? {
-                tracing::info!(session = one.session.number, "settled a session whose worker is gone");
+            leftovers::sweep_leftovers(&self.roots, &self.store, &self.device)?;
+            let runs = self.runs_of(&claimed_session.session)?;
+            self.store.set_session_runs(claimed_session.session.id, &runs)?;
+            if self
+                .store
+                .release_session(&claimed_session, claimed_session.child.is_some() || !runs.is_empty())?
+            {
+                tracing::info!(
+                    session = claimed_session.session.number,
+                    "settled a session whose worker is gone"
+                );
             }
         }
         Ok(true)
     }
 
-    fn work(&self, session: &Session, stop: &StopRequest) -> Result<(), Error> {
+    fn work(&self, session: &SessionRecord, stop: &StopRequest) -> Result<(), QueueError> {
         tracing::info!(session = session.number, name = session.name, "session begins");
-        let end = match Child::start(&self.launch, session) {
+        let end = match SessionProcess::start(&self.launch, session) {
             Ok(child) => self.watch(session, child, stop),
             Err(error) => SessionEnd {
                 state: SessionState::Failed,
@@ -133,36 +146,36 @@ impl Worker {
         self.record_end(session.id, &end)
     }
 
-    fn watch(&self, session: &Session, mut child: Child, stop: &StopRequest) -> SessionEnd {
-        let process = process_owner::owner_of(&self.roots, &self.device, child.id());
+    fn watch(&self, session: &SessionRecord, mut child: SessionProcess, stop: &StopRequest) -> SessionEnd {
+        let process = process_owner::owner_of_process(&self.roots, &self.device, child.id());
         if let Err(error) = self.store.begin_session(session.id, &self.owner, &process) {
             tracing::warn!(%error, "the process of a session could not be recorded");
         }
-        let mut notes = Notes { part: 0, unkept: Vec::new(), runs: Vec::new(), at: Instant::now() };
+        let mut notes = SessionProgress { part: 0, unkept: Vec::new(), runs: Vec::new(), at: Instant::now() };
         let status = loop {
-            if let Some(status) = child.ended() {
+            if let Some(status) = child.exit_status() {
                 break status;
             }
-            if stop.is_asked() {
-                child.wish(Wish::Stop);
+            if stop.is_requested() {
+                child.request_end(SessionEndRequest::Stop);
             }
-            if notes.at.elapsed() >= NOTE {
+            if notes.at.elapsed() >= SAVE_INTERVAL {
                 notes.at = Instant::now();
                 notes.unkept.extend(child.printed());
-                self.note(session, &mut notes);
-                if self.store.is_session_unwanted(session.id).unwrap_or(false) {
-                    child.wish(Wish::Cancel);
+                self.save_progress(session, &mut notes);
+                if self.store.is_cancel_requested(session.id).unwrap_or(false) {
+                    child.request_end(SessionEndRequest::Cancel);
                 }
             }
-            child.urge();
-            std::thread::sleep(TICK);
+            child.advance_ladder();
+            std::thread::sleep(SESSION_POLL_INTERVAL);
         };
-        let wish = child.wished();
-        let (rest, words) = child.last_words();
+        let wish = child.end_request();
+        let (rest, words) = child.finish_output();
         notes.unkept.extend(rest);
-        self.note(session, &mut notes);
-        let end = ending(status, wish, words);
-        match (end.state, self.told(&notes.runs)) {
+        self.save_progress(session, &mut notes);
+        let end = session_end(status, wish, words);
+        match (end.state, self.failure_reason(&notes.runs)) {
             (SessionState::Failed, Some(reason)) => SessionEnd { reason: Some(reason), ..end },
             _ => end,
         }
@@ -170,23 +183,25 @@ impl Worker {
 
     /// What the record of the first run that did not go well says of its end. Without it an application's own exit code could be taken for
     /// one of ours.
-    fn told(&self, runs: &[RunId]) -> Option<String> {
+    fn failure_reason(&self, runs: &[RunId]) -> Option<String> {
         let exit = runs.iter().find_map(|id| {
             let exit = self.store.run(*id).ok().flatten()?.exit?;
             (!exit.is_complete()).then_some(exit)
         })?;
         match (exit.cause, exit.detail) {
-            (Cause::Exited, _) => Some(format!("it ended with exit code {}", exit.code?)),
-            (Cause::Unstarted, Some(detail)) => Some(format!("it was not started: {detail}")),
-            (Cause::Lost, Some(detail)) => Some(format!("it was lost sight of: {detail}")),
-            (Cause::Oom, Some(detail)) => Some(format!("the kernel killed it for want of memory: {detail}")),
-            (Cause::Oom, None) => Some("the kernel killed it for want of memory".to_string()),
+            (ExitCause::Exited, _) => Some(format!("it ended with exit code {}", exit.code?)),
+            (ExitCause::Unstarted, Some(detail)) => Some(format!("it was not started: {detail}")),
+            (ExitCause::Lost, Some(detail)) => Some(format!("it was lost sight of: {detail}")),
+            (ExitCause::Oom, Some(detail)) => {
+                Some(format!("the kernel killed it for want of memory: {detail}"))
+            }
+            (ExitCause::Oom, None) => Some("the kernel killed it for want of memory".to_string()),
             _ => None,
         }
     }
 
     /// Keeps the log and the runs so far; what cannot be kept now is tried again.
-    fn note(&self, session: &Session, notes: &mut Notes) {
+    fn save_progress(&self, session: &SessionRecord, notes: &mut SessionProgress) {
         if !notes.unkept.is_empty() {
             match self.store.append_session_log(session.id, notes.part, &notes.unkept) {
                 Ok(()) => {
@@ -198,7 +213,7 @@ impl Worker {
         }
         match self.runs_of(session) {
             Ok(runs) if runs != notes.runs => {
-                if self.store.note_session_runs(session.id, &runs).is_ok() {
+                if self.store.set_session_runs(session.id, &runs).is_ok() {
                     notes.runs = runs;
                 }
             }
@@ -207,7 +222,7 @@ impl Worker {
         }
     }
 
-    fn runs_of(&self, session: &Session) -> Result<Vec<RunId>, Error> {
+    fn runs_of(&self, session: &SessionRecord) -> Result<Vec<RunId>, QueueError> {
         let filter =
             RunFilter { batch: Some(session.batch), warmup: true, limit: 1000, ..RunFilter::default() };
         let mut runs: Vec<RunId> = self.store.runs(&filter)?.runs.iter().map(|run| run.id).collect();
@@ -216,24 +231,24 @@ impl Worker {
     }
 
     /// Records an end, also where the store does not answer at once.
-    fn record_end(&self, id: SessionId, end: &SessionEnd) -> Result<(), Error> {
+    fn record_end(&self, id: SessionId, end: &SessionEnd) -> Result<(), QueueError> {
         let mut tries = 0;
         loop {
             match self.store.end_session(id, &self.owner, end) {
                 Ok(_) => return Ok(()),
-                Err(error) if tries >= TRIES => return Err(error.into()),
+                Err(error) if tries >= MAX_END_TRIES => return Err(error.into()),
                 Err(error) => {
                     tracing::warn!(%error, "the end of a session could not be recorded; trying again")
                 }
             }
             tries += 1;
-            std::thread::sleep(AGAIN);
+            std::thread::sleep(STORE_RETRY_DELAY);
         }
     }
 }
 
 /// What is kept while a session runs.
-struct Notes {
+struct SessionProgress {
     part: u32,
     unkept: Vec<u8>,
     runs: Vec<RunId>,
@@ -241,14 +256,16 @@ struct Notes {
 }
 
 /// What an exit status and a wish mean for a session.
-fn ending(status: ExitStatus, wish: Option<Wish>, words: Option<String>) -> SessionEnd {
+fn session_end(status: ExitStatus, wish: Option<SessionEndRequest>, words: Option<String>) -> SessionEnd {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     let said = || words.clone().map(|words| format!(": {words}")).unwrap_or_default();
     let (state, reason) = match (wish, code) {
         // It came to its end before the wish reached it.
         (_, Some(0)) => (SessionState::Finished, None),
-        (Some(Wish::Cancel), _) => (SessionState::Cancelled, Some("cancelled while it ran".to_string())),
-        (Some(Wish::Stop), _) => {
+        (Some(SessionEndRequest::Cancel), _) => {
+            (SessionState::Cancelled, Some("cancelled while it ran".to_string()))
+        }
+        (Some(SessionEndRequest::Stop), _) => {
             (SessionState::Interrupted, Some("its worker was told to stop while it ran".to_string()))
         }
         (None, Some(124)) => (SessionState::Failed, Some("the time limit ended it".to_string())),
@@ -269,7 +286,7 @@ fn ending(status: ExitStatus, wish: Option<Wish>, words: Option<String>) -> Sess
 /// Sleeps in small steps.
 fn pause(time: Duration, stop: &StopRequest) {
     let until = Instant::now() + time;
-    while Instant::now() < until && !stop.is_asked() {
-        std::thread::sleep(TICK);
+    while Instant::now() < until && !stop.is_requested() {
+        std::thread::sleep(SESSION_POLL_INTERVAL);
     }
 }

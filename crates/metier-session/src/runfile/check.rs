@@ -1,44 +1,44 @@
 //! From what was written to what can run: every field checked, all faults at once.
 //!
 //! Here is the order of things and what every run has; what runs and what is in it, datasets, readiness and company have
-//! rooms of their own, each an `impl` of [`Check`].
+//! rooms of their own, each an `impl` of [`RunFileCheck`].
 
-mod company;
+mod corunners;
 mod dataset;
 mod ready;
 mod target;
 
 use std::path::{Path, PathBuf};
 
-use metier_measure::Spec;
-use metier_measure::spec::{GpuCount, Limits, ListenSources};
+use metier_measure::RunSpec;
+use metier_measure::spec::{GpuCount, ListenSources, ResourceLimits};
 use metier_types::Bytes;
 
-use self::target::Kind;
-use super::checked::Checked;
-use super::fault::{Fault, Faults, Origins};
-use super::file::{Other, RunFile};
-use super::node::shortened;
+use self::target::TargetKind;
+use super::checked::CheckedRun;
+use super::document::shortened;
+use super::fault::{FieldOrigins, RunFileFault, RunFileFaults};
+use super::file::{NestedRun, RunFile};
 use super::quantity::{CORES, SIZE, duration_text, millicores, size};
 
 impl RunFile {
-    pub fn check(self, origins: &Origins) -> Result<Checked, Faults> {
+    pub fn check(self, origins: &FieldOrigins) -> Result<CheckedRun, RunFileFaults> {
         let input_later = origins.is_flag("input");
-        Check { input_later, ..Check::default() }.whole(self, origins)
+        RunFileCheck { input_later, ..RunFileCheck::default() }.check_all(self, origins)
     }
 
     /// Checks everything but what is there: it runs later, and perhaps on another device.
-    pub fn check_for_later(self, origins: &Origins) -> Result<Checked, Faults> {
-        Check { input_later: true, is_later: true, ..Check::default() }.whole(self, origins)
+    pub fn check_for_later(self, origins: &FieldOrigins) -> Result<CheckedRun, RunFileFaults> {
+        RunFileCheck { input_later: true, is_later: true, ..RunFileCheck::default() }.check_all(self, origins)
     }
 
     /// Checks everything, and looks for what a run would look for only when it starts.
-    pub fn check_dry(self, origins: &Origins) -> Result<Checked, Faults> {
-        Check { is_dry: true, ..Check::default() }.whole(self, origins)
+    pub fn check_dry(self, origins: &FieldOrigins) -> Result<CheckedRun, RunFileFaults> {
+        RunFileCheck { is_dry: true, ..RunFileCheck::default() }.check_all(self, origins)
     }
 
     /// Takes relative paths as they are meant: from where the file is.
-    pub fn beside(&mut self, folder: &Path) {
+    pub fn resolve_paths(&mut self, folder: &Path) {
         let absolute = |path: &mut String| {
             if !path.is_empty() && !path.contains("://") {
                 *path = folder.join(path.as_str()).display().to_string();
@@ -61,16 +61,16 @@ impl RunFile {
         }
         for other in self.needs.iter_mut().chain(&mut self.with) {
             match other {
-                Other::File(path) => absolute(path),
-                Other::Run(file) => file.beside(folder),
+                NestedRun::File(path) => absolute(path),
+                NestedRun::Run(file) => file.resolve_paths(folder),
             }
         }
     }
 }
 
 #[derive(Default)]
-struct Check {
-    faults: Vec<Fault>,
+struct RunFileCheck {
+    faults: Vec<RunFileFault>,
     /// An input that was typed is looked for when it is read.
     input_later: bool,
     /// Nothing is looked for on this device.
@@ -83,22 +83,22 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
 }
 
-impl Check {
-    fn whole(mut self, file: RunFile, origins: &Origins) -> Result<Checked, Faults> {
+impl RunFileCheck {
+    fn check_all(mut self, file: RunFile, origins: &FieldOrigins) -> Result<CheckedRun, RunFileFaults> {
         let checked = self.run(file, "");
         if self.faults.is_empty()
-            && let Err(metier_measure::Error::Spec { field, got, want }) = checked.spec.check()
+            && let Err(metier_measure::Error::Spec { field, got, want }) = checked.spec.validate()
         {
-            self.faults.push(Fault::new(field, got, want));
+            self.faults.push(RunFileFault::new(field, got, want));
         }
-        match origins.all(std::mem::take(&mut self.faults)) {
+        match origins.collect_faults(std::mem::take(&mut self.faults)) {
             None => Ok(checked),
             Some(faults) => Err(faults),
         }
     }
 
     fn wrong(&mut self, field: String, got: &str, want: &str) {
-        self.faults.push(Fault::new(field, format!("{:?}", shortened(got)), want));
+        self.faults.push(RunFileFault::new(field, format!("{:?}", shortened(got)), want));
     }
 
     /// A text that has to be readable as something.
@@ -117,11 +117,11 @@ impl Check {
         value
     }
 
-    fn run(&mut self, file: RunFile, path: &str) -> Checked {
+    fn run(&mut self, file: RunFile, path: &str) -> CheckedRun {
         let at = |name: &str| join(path, name);
         let kind = self.kind(&file, path);
         let target = self.target(&file, kind, path);
-        let is_here = kind == Kind::Command;
+        let is_here = kind == TargetKind::Command;
         let mut environment = file.environment.clone();
         let mut mounts = file.mounts.clone();
         let mut artefacts = file.artefacts.clone();
@@ -135,24 +135,23 @@ impl Check {
         for (index, mount) in file.mounts.iter().enumerate() {
             self.mount(mount, &at(&format!("mounts[{index}]")), kind);
         }
-        if kind != Kind::Command {
+        if kind != TargetKind::Command {
             self.targets(&file, path);
         }
         self.patterns(&file.artefacts, &at("artefacts"));
         let dataset =
             file.dataset.as_ref().and_then(|dataset| self.dataset(dataset, &at("dataset"), is_here));
-        let ready = file
-            .ready
-            .as_ref()
-            .and_then(|ready| self.ready(ready, &at("ready"), path.is_empty() && kind != Kind::Container));
+        let ready = file.ready.as_ref().and_then(|ready| {
+            self.ready(ready, &at("ready"), path.is_empty() && kind != TargetKind::Container)
+        });
         for (name, count, least) in [("repeats", file.repeats, 1), ("warmup", file.warmup, 0)] {
             if let Some(count) = count.filter(|count| !(least..=100_000).contains(count)) {
                 self.wrong(at(name), &count.to_string(), &format!("{least} to 100000"));
             }
         }
-        let mut spec = Spec::of(target);
+        let mut spec = RunSpec::for_target(target);
         spec.limits = self.limits(&file, path);
-        if kind == Kind::Pod && spec.limits.gpus == Some(GpuCount::All) {
+        if kind == TargetKind::Pod && spec.limits.gpus == Some(GpuCount::All) {
             self.wrong(at("limits.gpu"), "all", "a number: a cluster hands out GPUs one by one");
         }
         spec.mounts = mounts.iter().map(target::measured_mount).collect();
@@ -174,7 +173,7 @@ impl Check {
         }
         spec.stacks = file.stacks;
         for (index, address) in file.listen.scrape.iter().enumerate() {
-            if let Err(want) = metier_measure::http_get::Url::parse(address) {
+            if let Err(want) = metier_measure::http_get::HttpUrl::parse(address) {
                 self.wrong(at(&format!("listen.scrape[{index}]")), address, want);
             }
         }
@@ -207,20 +206,20 @@ impl Check {
         if let Some(input) = input.filter(|input| std::fs::metadata(input).is_err()) {
             self.wrong(at("input"), input, "a file or folder that is there");
         }
-        let needs = self.others(&file.needs, &at("needs"));
-        let with = self.others(&file.with, &at("with"));
+        let needs = self.check_corunners(&file.needs, &at("needs"));
+        let with = self.check_corunners(&file.with, &at("with"));
         let (warmup, repeats) = (file.warmup.unwrap_or(0), file.repeats.unwrap_or(1));
-        Checked { spec, dataset, needs, with, ready, warmup, repeats, file }
+        CheckedRun { spec, dataset, needs, with, ready, warmup, repeats, file }
     }
 
-    fn limits(&mut self, file: &RunFile, path: &str) -> Limits {
+    fn limits(&mut self, file: &RunFile, path: &str) -> ResourceLimits {
         let at = |name: &str| join(path, name);
         let given = &file.limits;
         let gpus = |text: &str| match text {
             "all" => Some(GpuCount::All),
             text => text.parse().ok().filter(|count| (1..=64).contains(count)).map(GpuCount::Count),
         };
-        Limits {
+        ResourceLimits {
             cpu: self.read(at("limits.cpu"), given.cpu.as_ref(), CORES, |text| {
                 millicores(text)
                     .filter(|thousandths| (10..=100_000_000).contains(thousandths))

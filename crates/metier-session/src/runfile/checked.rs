@@ -3,26 +3,26 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metier_measure::Spec;
-use metier_types::{Digest, PageCache};
+use metier_measure::RunSpec;
+use metier_types::{ContentDigest, PageCacheState};
 
 use super::address::is_web;
 use super::file::RunFile;
 
 /// A run that makes sense.
 #[derive(Debug, Clone)]
-pub struct Checked {
+pub struct CheckedRun {
     /// What it was made of, paths made absolute; it can be written out and read again.
     pub file: RunFile,
     /// What the measuring room is asked for; batch, repetition, dataset and company come when it is run.
-    pub spec: Spec,
+    pub spec: RunSpec,
     /// What it works on.
-    pub dataset: Option<Wanted>,
+    pub dataset: Option<CheckedDataset>,
     /// Runs that it needs.
-    pub needs: Vec<Checked>,
-    pub with: Vec<Checked>,
+    pub needs: Vec<CheckedRun>,
+    pub with: Vec<CheckedRun>,
     /// When it is ready.
-    pub ready: Option<Readiness>,
+    pub ready: Option<ReadinessRule>,
     /// Runs before the ones that count.
     pub warmup: u32,
     /// How many times to measure.
@@ -31,19 +31,19 @@ pub struct Checked {
 
 /// A dataset that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    pub source: Source,
+pub struct CheckedDataset {
+    pub source: DatasetSource,
     /// The digest that it must have.
-    pub digest: Option<Digest>,
+    pub digest: Option<ContentDigest>,
     /// Where a container sees it.
     pub target: String,
     /// What to do about the page cache.
-    pub page_cache: PageCache,
+    pub page_cache: PageCacheState,
 }
 
 /// Where a dataset is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum DatasetSource {
     /// A file or folder here.
     Path(PathBuf),
     /// A file on a web server.
@@ -62,16 +62,16 @@ pub enum Source {
 
 /// When a run is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readiness {
+pub struct ReadinessRule {
     /// What to look for.
-    pub sign: Sign,
+    pub sign: ReadinessSign,
     /// How long that may take.
     pub within: Duration,
 }
 
 /// What shows that a run is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sign {
+pub enum ReadinessSign {
     Port(String, u16),
     Http(String),
     File(PathBuf),
@@ -81,9 +81,9 @@ pub enum Sign {
 /// Where a container sees its dataset if nobody says otherwise.
 pub const DATASET_TARGET: &str = "/dataset";
 /// How long getting ready may take if nobody says otherwise.
-pub const WITHIN: Duration = Duration::from_secs(60);
+pub const DEFAULT_READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-impl Source {
+impl DatasetSource {
     /// Reads where a dataset is.
     pub fn read(text: &str, endpoint: Option<String>, region: Option<String>) -> Option<Self> {
         if let Some(rest) = text.strip_prefix("s3://") {

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::node::Place;
+use super::document::TextPosition;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct RunFileFault {
     /// The file that it is in, where that is another than the one that was given.
     pub file: Option<PathBuf>,
     /// Where in the file; `None` for what came from a flag or is not there at all.
-    pub place: Option<Place>,
+    pub place: Option<TextPosition>,
     /// The flag or variable that set it, where it was not the file.
     pub flag: Option<String>,
     /// Dotted, for example `limits.memory` or `mounts[1].target`; empty for the document itself.
@@ -24,7 +24,7 @@ pub struct Fault {
     pub want: String,
 }
 
-impl Fault {
+impl RunFileFault {
     /// A fault of a field.
     pub fn new(field: impl Into<String>, got: impl Into<String>, want: impl Into<String>) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Fault {
     }
 
     /// What is wrong, without where.
-    pub fn told(&self) -> String {
+    pub fn message(&self) -> String {
         let name = self.flag.as_deref().unwrap_or(&self.field);
         let what = match (&self.got, name) {
             (Some(got), "") => got.clone(),
@@ -70,7 +70,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RunFileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.file, self.line(), self.column()) {
             (Some(file), Some(line), Some(column)) => write!(f, "{}:{line}:{column}: ", file.display())?,
@@ -80,22 +80,22 @@ impl fmt::Display for Fault {
             (None, Some(line), None) => write!(f, "line {line}: ")?,
             (None, None, _) => {}
         }
-        f.write_str(&self.told())
+        f.write_str(&self.message())
     }
 }
 
 /// Everything that is wrong; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Faults(pub(super) Vec<Fault>);
+pub struct RunFileFaults(pub(super) Vec<RunFileFault>);
 
-impl Faults {
+impl RunFileFaults {
     /// Each of them, in the order of the file.
-    pub fn iter(&self) -> impl Iterator<Item = &Fault> {
+    pub fn iter(&self) -> impl Iterator<Item = &RunFileFault> {
         self.0.iter()
     }
 
     /// The same, of this file, but for those of a flag.
-    pub fn of(mut self, file: &Path) -> Self {
+    pub fn in_file(mut self, file: &Path) -> Self {
         self.0
             .iter_mut()
             .filter(|fault| fault.file.is_none() && fault.flag.is_none())
@@ -104,13 +104,13 @@ impl Faults {
     }
 }
 
-impl From<Fault> for Faults {
-    fn from(fault: Fault) -> Self {
+impl From<RunFileFault> for RunFileFaults {
+    fn from(fault: RunFileFault) -> Self {
         Self(vec![fault])
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for RunFileFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.0.iter().enumerate() {
             if index > 0 {
@@ -122,19 +122,19 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for RunFileFaults {}
 
 /// Who said what a field is: the file, with the place, or a flag.
 #[derive(Debug, Clone, Default)]
-pub struct Origins {
-    places: BTreeMap<String, Place>,
+pub struct FieldOrigins {
+    places: BTreeMap<String, TextPosition>,
     flags: BTreeMap<String, String>,
     /// What did not even have the right shape.
-    pub(super) misshapen: Vec<Fault>,
+    pub(super) misshapen: Vec<RunFileFault>,
 }
 
-impl Origins {
-    pub(super) fn at(&mut self, field: &str, place: Place) {
+impl FieldOrigins {
+    pub(super) fn set_place(&mut self, field: &str, place: TextPosition) {
         self.places.insert(field.to_string(), place);
     }
 
@@ -144,17 +144,17 @@ impl Origins {
     }
 
     /// Everything that is wrong, in the order of the file; a field of the wrong shape is not told twice.
-    pub(super) fn all(&self, found: Vec<Fault>) -> Option<Faults> {
+    pub(super) fn collect_faults(&self, found: Vec<RunFileFault>) -> Option<RunFileFaults> {
         let is_within = |field: &str, outer: &str| {
             field.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        let is_new = |fault: &Fault| {
+        let is_new = |fault: &RunFileFault| {
             fault.file.is_some() || !self.misshapen.iter().any(|known| is_within(&fault.field, &known.field))
         };
         let found = found.into_iter().map(|fault| self.locate(fault)).filter(is_new);
-        let mut faults: Vec<Fault> = self.misshapen.iter().cloned().chain(found).collect();
+        let mut faults: Vec<RunFileFault> = self.misshapen.iter().cloned().chain(found).collect();
         faults.sort_by_key(|fault| (fault.file.is_some(), fault.line().unwrap_or(u64::MAX), fault.column()));
-        (!faults.is_empty()).then_some(Faults(faults))
+        (!faults.is_empty()).then_some(RunFileFaults(faults))
     }
 
     /// Whether a flag set it.
@@ -163,7 +163,7 @@ impl Origins {
     }
 
     /// A fault with the place of its field, or of the nearest one around it that is written.
-    pub(super) fn locate(&self, mut fault: Fault) -> Fault {
+    pub(super) fn locate(&self, mut fault: RunFileFault) -> RunFileFault {
         if fault.place.is_some() || fault.flag.is_some() {
             return fault;
         }

@@ -3,7 +3,7 @@
 //! A row of the table is one field: its documentation, name, kind, the text that an error gives as
 //! wanted and, where it has one, its flag: group, name, value, and help where that is not the
 //! documentation. `run_file_tables` makes of the rows the structs with their serialised form and
-//! JSON Schema, the reader ([`FieldTable::read`]), the flags ([`FieldTable::FLAGS`]) and the places
+//! JSON Schema, the reader ([`FieldTable::document_reader`]), the flags ([`FieldTable::FLAGS`]) and the places
 //! that flags write to ([`FieldTable::slot`]). A kind is one line in each of `field_kind`,
 //! `read_field` and, where a flag sets it without a rule of its own, `field_slot`.
 //!
@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::read::Fields;
+use super::document_reader::MapFields;
 
 /// A part of a run file that is described by rows.
 pub trait FieldTable: Sized {
@@ -21,17 +21,17 @@ pub trait FieldTable: Sized {
     const FLAGS: &'static [RunFlag];
 
     /// Takes the fields out of a map; what does not fit is a fault there.
-    fn read(fields: &mut Fields<'_>) -> Self;
+    fn read(fields: &mut MapFields<'_>) -> Self;
 
     /// Where a flag writes to.
-    fn slot(&mut self, name: &str) -> Slot<'_>;
+    fn slot(&mut self, name: &str) -> FieldSlot<'_>;
 
     /// Names of the fields that differ from the default.
     fn given(&self) -> Vec<&'static str>;
 }
 
 /// A field as a flag sets it.
-pub enum Slot<'a> {
+pub enum FieldSlot<'a> {
     Text(&'a mut Option<String>),
     List(&'a mut Vec<String>),
     Table(&'a mut BTreeMap<String, String>),
@@ -135,14 +135,14 @@ macro_rules! run_file_tables {
                 want: $want,
             },)?)+];
 
-            fn read(fields: &mut Fields<'_>) -> Self {
+            fn read(fields: &mut MapFields<'_>) -> Self {
                 Self { $($field: read_field!($kind $($with)?; fields, stringify!($field), $want),)+ }
             }
 
-            fn slot(&mut self, name: &str) -> Slot<'_> {
+            fn slot(&mut self, name: &str) -> FieldSlot<'_> {
                 match name {
                     $(stringify!($field) => field_slot!($kind $($with)?; &mut self.$field),)+
-                    _ => Slot::Other,
+                    _ => FieldSlot::Other,
                 }
             }
 
@@ -165,10 +165,10 @@ macro_rules! table_struct {
         pub struct $name { $($out)* }
     };
     ($head:tt $name:ident [$($out:tt)*] [$($doc:tt)+] $field:ident Required; $($rest:tt)*) => {
-        table_struct! { $head $name [$($out)* $($doc)+ #[schemars(with = "Word")] pub $field: String,] $($rest)* }
+        table_struct! { $head $name [$($out)* $($doc)+ #[schemars(with = "ScalarForm")] pub $field: String,] $($rest)* }
     };
     ($head:tt $name:ident [$($out:tt)*] [$($doc:tt)+] $field:ident Version; $($rest:tt)*) => {
-        table_struct! { $head $name [$($out)* $($doc)+ #[serde(default)] pub $field: Schema<RunFile>,] $($rest)* }
+        table_struct! { $head $name [$($out)* $($doc)+ #[serde(default)] pub $field: RecordSchema<RunFile>,] $($rest)* }
     };
     ($head:tt $name:ident $out:tt $doc:tt $field:ident $kind:ident; $($rest:tt)*) => {
         field_kind! { $kind [$head $name $out $doc $field] $($rest)* }
@@ -185,23 +185,23 @@ macro_rules! table_struct {
 /// Attributes and type of a kind; one that is not listed is a table of its own.
 #[rustfmt::skip]
 macro_rules! field_kind {
-    (Text $($row:tt)*) => { field_kind! { "Option<Word>" Option<String>; $($row)* } };
-    (Words $($row:tt)*) => { field_kind! { "Vec<Word>" Vec<String>; $($row)* } };
-    (Texts $($row:tt)*) => { field_kind! { "OneOrMore" Vec<String>; $($row)* } };
-    (Table $($row:tt)*) => { field_kind! { "BTreeMap<String, Word>" BTreeMap<String, String>; $($row)* } };
-    (Stacks $($row:tt)*) => { field_kind! { "Option<Stacks>" Option<u32>; $($row)* } };
-    (Pod $($row:tt)*) => { field_kind! { "Option<Short<Pod>>" Option<Pod>; $($row)* } };
-    (Dataset $($row:tt)*) => { field_kind! { "Option<Short<Dataset>>" Option<Dataset>; $($row)* } };
-    (Mounts $($row:tt)*) => { field_kind! { "Vec<Short<Mount>>" Vec<Mount>; $($row)* } };
-    (Listen $($row:tt)*) => { field_kind! { "Listening" Listen; $($row)* } };
-    (Command $($row:tt)*) => { field_kind! { "OneOrMore" serialize_words Vec<OsString>; $($row)* } };
-    (Arguments $($row:tt)*) => { field_kind! { "Vec<Word>" serialize_words Vec<OsString>; $($row)* } };
-    (Time $($row:tt)*) => { field_kind! { "Option<Word>" serialize_time Option<Duration>; $($row)* } };
+    (Text $($row:tt)*) => { field_kind! { "Option<ScalarForm>" Option<String>; $($row)* } };
+    (Words $($row:tt)*) => { field_kind! { "Vec<ScalarForm>" Vec<String>; $($row)* } };
+    (Texts $($row:tt)*) => { field_kind! { "OneOrMoreForm" Vec<String>; $($row)* } };
+    (Table $($row:tt)*) => { field_kind! { "BTreeMap<String, ScalarForm>" BTreeMap<String, String>; $($row)* } };
+    (Stacks $($row:tt)*) => { field_kind! { "Option<StacksForm>" Option<u32>; $($row)* } };
+    (Pod $($row:tt)*) => { field_kind! { "Option<ShortForm<Pod>>" Option<Pod>; $($row)* } };
+    (Dataset $($row:tt)*) => { field_kind! { "Option<ShortForm<Dataset>>" Option<Dataset>; $($row)* } };
+    (Mounts $($row:tt)*) => { field_kind! { "Vec<ShortForm<Mount>>" Vec<Mount>; $($row)* } };
+    (Listen $($row:tt)*) => { field_kind! { "ListenForm" Listen; $($row)* } };
+    (Command $($row:tt)*) => { field_kind! { "OneOrMoreForm" serialize_words Vec<OsString>; $($row)* } };
+    (Arguments $($row:tt)*) => { field_kind! { "Vec<ScalarForm>" serialize_words Vec<OsString>; $($row)* } };
+    (Time $($row:tt)*) => { field_kind! { "Option<ScalarForm>" serialize_time Option<Duration>; $($row)* } };
     (Switch $row:tt $($rest:tt)*) => { table_struct! { @ $row [] bool; $($rest)* } };
     (Count $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Option<u32>; $($rest)* } };
     (Ready $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Option<Ready>; $($rest)* } };
     (Probes $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Vec<Probe>; $($rest)* } };
-    (Runs $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Vec<Other>; $($rest)* } };
+    (Runs $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Vec<NestedRun>; $($rest)* } };
     ($table:ident $row:tt $($rest:tt)*) => { table_struct! { @ $row [] $table; $($rest)* } };
     ($schema:literal serialize_words $type:ty; $row:tt $($rest:tt)*) => {
         table_struct! { @ $row [#[serde(serialize_with = "serialize_words")] #[schemars(with = $schema)]] $type; $($rest)* }
@@ -244,15 +244,15 @@ macro_rules! read_field {
 /// How a flag sets a kind without a rule of its own.
 #[rustfmt::skip]
 macro_rules! field_slot {
-    (Text; $field:expr) => { Slot::Text($field) };
-    (Words; $field:expr) => { Slot::List($field) };
-    (Texts; $field:expr) => { Slot::List($field) };
-    (Table; $field:expr) => { Slot::Table($field) };
-    (Switch; $field:expr) => { Slot::Switch($field) };
-    (Count; $field:expr) => { Slot::Count($field) };
-    (Stacks; $field:expr) => { Slot::Count($field) };
-    (Time $read:path; $field:expr) => { Slot::Time($field, $read) };
-    ($other:ident; $field:expr) => { Slot::Other };
+    (Text; $field:expr) => { FieldSlot::Text($field) };
+    (Words; $field:expr) => { FieldSlot::List($field) };
+    (Texts; $field:expr) => { FieldSlot::List($field) };
+    (Table; $field:expr) => { FieldSlot::Table($field) };
+    (Switch; $field:expr) => { FieldSlot::Switch($field) };
+    (Count; $field:expr) => { FieldSlot::Count($field) };
+    (Stacks; $field:expr) => { FieldSlot::Count($field) };
+    (Time $read:path; $field:expr) => { FieldSlot::Time($field, $read) };
+    ($other:ident; $field:expr) => { FieldSlot::Other };
 }
 
 /// Whether a flag of a kind may be given again.

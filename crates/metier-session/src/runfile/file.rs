@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use metier_types::schema::{Schema, Versioned};
+use metier_types::schema::{RecordSchema, VersionedRecord};
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::fault::{Faults, Origins};
-use super::fields::{FieldTable, FlagGroup, RunFlag, Slot, is_default, serialize_time, serialize_words};
-use super::form::{Listening, OneOrMore, Short, Stacks, Word};
+use super::document::DocumentNode;
+use super::document_reader::{DocumentReader, MapFields};
+use super::fault::{FieldOrigins, RunFileFaults};
+use super::fields::{FieldSlot, FieldTable, FlagGroup, RunFlag, is_default, serialize_time, serialize_words};
 use super::forms;
-use super::node::Node;
 use super::quantity::{CORES, DURATION, SIZE, duration};
-use super::read::{Fields, Reader};
+use super::schema_forms::{ListenForm, OneOrMoreForm, ScalarForm, ShortForm, StacksForm};
 
 const WORDS: &str = "a list of words such as [make, \"-j2\"]";
 const BOOL: &str = "true or false";
@@ -237,21 +237,21 @@ Ready "ready." {
 }
 }
 
-impl Versioned for RunFile {
+impl VersionedRecord for RunFile {
     const SCHEMA: &'static str = "metier.run-file/1";
 }
 
 /// Another run: the path of its file, or all of it.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Other {
+pub enum NestedRun {
     /// Path of its run file, from where this one is.
     File(String),
     /// The run itself.
     Run(Box<RunFile>),
 }
 
-impl Default for Other {
+impl Default for NestedRun {
     fn default() -> Self {
         Self::File(String::new())
     }
@@ -261,9 +261,9 @@ impl<'de> Deserialize<'de> for RunFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // By way of text: one reader for all forms.
         let value = serde_json::Value::deserialize(deserializer)?;
-        let told = |faults: Faults| D::Error::custom(faults.to_string().replace('\n', "; "));
+        let told = |faults: RunFileFaults| D::Error::custom(faults.to_string().replace('\n', "; "));
         let (file, origins) = super::parse(&value.to_string()).map_err(told)?;
-        if let Some(faults) = origins.all(Vec::new()) {
+        if let Some(faults) = origins.collect_faults(Vec::new()) {
             return Err(told(faults));
         }
         Ok(file)
@@ -283,20 +283,20 @@ impl Dataset {
 }
 
 impl RunFile {
-    pub(super) fn from_node(node: Node) -> Result<(Self, Origins), Faults> {
-        let mut reader = Reader::default();
+    pub(super) fn from_node(node: DocumentNode) -> Result<(Self, FieldOrigins), RunFileFaults> {
+        let mut reader = DocumentReader::default();
         let want = "a map of fields such as `command: [sleep, \"1\"]`";
         match reader.map(node, "", want, Self::read) {
             Some(file) => {
                 reader.origins.misshapen = reader.faults;
                 Ok((file, reader.origins))
             }
-            None => Err(Faults(reader.faults)),
+            None => Err(RunFileFaults(reader.faults)),
         }
     }
 
     /// The field of a flag, by its dotted name; `None` where the part that has it is not there.
-    pub(super) fn slot_at(&mut self, field: &str) -> Option<Slot<'_>> {
+    pub(super) fn slot_at(&mut self, field: &str) -> Option<FieldSlot<'_>> {
         let Some((part, name)) = field.split_once('.') else { return Some(self.slot(field)) };
         Some(match part {
             "pod" => self.pod.as_mut()?.slot(name),

@@ -13,11 +13,11 @@ pub const SIZE: &str = "a size such as 300Mi, 1.5Gi, 512MB or a number of bytes"
 pub const CORES: &str = "cores such as 2, 0.5 or 500m";
 
 /// Longest time that makes sense here; a century is a mistake, not a limit.
-pub const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+pub const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
 /// Reads `250ms`, `1.5s`, `2m`, `1h`, `3d`; a number alone only if it is 0.
 pub fn duration(text: &str) -> Option<Duration> {
-    let (decimal, unit) = Decimal::read(text)?;
+    let (decimal, unit) = ExactDecimal::read(text)?;
     let nanos: u128 = match unit {
         "us" | "µs" => 1_000,
         "ms" => 1_000_000,
@@ -28,14 +28,14 @@ pub fn duration(text: &str) -> Option<Duration> {
         "" if decimal.digits == 0 => 1,
         _ => return None,
     };
-    let nanos = u64::try_from(decimal.times(nanos, Round::Nearest)?).ok()?;
-    Some(Duration::from_nanos(nanos)).filter(|time| *time <= LONGEST)
+    let nanos = u64::try_from(decimal.times(nanos, RoundingMode::Nearest)?).ok()?;
+    Some(Duration::from_nanos(nanos)).filter(|time| *time <= MAX_DURATION)
 }
 
 /// Reads bytes: powers of 1024 (`Ki`, `Mi`, `Gi`, `Ti`, also `KiB`) and of 1000 (`k`, `M`, `G`, `T`, also `kB`).
 /// A part of a byte counts as a whole one.
 pub fn size(text: &str) -> Option<u64> {
-    let (decimal, unit) = Decimal::read(text)?;
+    let (decimal, unit) = ExactDecimal::read(text)?;
     let unit = unit.strip_suffix('B').unwrap_or(unit);
     let bytes: u128 = match unit {
         "" => 1,
@@ -49,18 +49,18 @@ pub fn size(text: &str) -> Option<u64> {
         "Ti" => 1 << 40,
         _ => return None,
     };
-    u64::try_from(decimal.times(bytes, Round::Up)?).ok()
+    u64::try_from(decimal.times(bytes, RoundingMode::Up)?).ok()
 }
 
 /// Reads cores, `0.5` or `500m`, as thousandths of a core; finer ones are refused.
 pub fn millicores(text: &str) -> Option<u64> {
-    let (decimal, unit) = Decimal::read(text)?;
+    let (decimal, unit) = ExactDecimal::read(text)?;
     let thousandths: u128 = match unit {
         "" => 1_000,
         "m" => 1,
         _ => return None,
     };
-    u64::try_from(decimal.times(thousandths, Round::Refuse)?).ok()
+    u64::try_from(decimal.times(thousandths, RoundingMode::Refuse)?).ok()
 }
 
 /// A time as it can be read back.
@@ -82,19 +82,19 @@ pub fn duration_text(time: Duration) -> String {
     }
 }
 
-enum Round {
+enum RoundingMode {
     Nearest,
     Up,
     Refuse,
 }
 
 /// `digits` over ten to the power of `places`.
-struct Decimal {
+struct ExactDecimal {
     digits: u128,
     places: u32,
 }
 
-impl Decimal {
+impl ExactDecimal {
     /// The number at the front, and what follows it.
     fn read(text: &str) -> Option<(Self, &str)> {
         let text = text.trim();
@@ -111,12 +111,12 @@ impl Decimal {
         Some((Self { digits, places: part.len() as u32 }, unit.trim_start()))
     }
 
-    fn times(&self, unit: u128, round: Round) -> Option<u128> {
+    fn times(&self, unit: u128, round: RoundingMode) -> Option<u128> {
         let (product, scale) = (self.digits.checked_mul(unit)?, 10u128.checked_pow(self.places)?);
         match round {
-            Round::Nearest => Some((product + scale / 2) / scale),
-            Round::Up => Some(product.div_ceil(scale)),
-            Round::Refuse => (product % scale == 0).then_some(product / scale),
+            RoundingMode::Nearest => Some((product + scale / 2) / scale),
+            RoundingMode::Up => Some(product.div_ceil(scale)),
+            RoundingMode::Refuse => (product % scale == 0).then_some(product / scale),
         }
     }
 }

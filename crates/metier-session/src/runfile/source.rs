@@ -4,15 +4,15 @@ use std::ffi::OsStr;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::fault::{Fault, Faults, Origins};
+use super::document::{DocumentNode, MAX_RUN_FILE_BYTES};
+use super::fault::{FieldOrigins, RunFileFault, RunFileFaults};
 use super::file::{Probe, RunFile};
 use super::forms;
-use super::node::{MOST_BYTES, Node};
 
 /// Reads a document. [`RunFile::check`] reports fields of the wrong shape with all other faults: it
 /// takes the origins given here, which also say where each field is written.
-pub fn parse(text: &str) -> Result<(RunFile, Origins), Faults> {
-    RunFile::from_node(Node::parse(text)?)
+pub fn parse(text: &str) -> Result<(RunFile, FieldOrigins), RunFileFaults> {
+    RunFile::from_node(DocumentNode::parse(text)?)
 }
 
 /// Reads the text of a run file, which is never large.
@@ -22,8 +22,8 @@ pub fn read_text(path: &Path) -> std::io::Result<String> {
 
 fn read_text_of(source: impl std::io::Read) -> std::io::Result<String> {
     let mut text = String::new();
-    let length = source.take(MOST_BYTES as u64 + 1).read_to_string(&mut text)?;
-    if length > MOST_BYTES {
+    let length = source.take(MAX_RUN_FILE_BYTES as u64 + 1).read_to_string(&mut text)?;
+    if length > MAX_RUN_FILE_BYTES {
         return Err(std::io::Error::other("it is larger than 1 MiB"));
     }
     Ok(text)
@@ -47,7 +47,7 @@ pub fn is_named_like_run_file(word: &OsStr) -> bool {
 
 /// Reads a run file, or stdin as `-`, and gives it with the name that faults have. Its relative
 /// paths are meant from where it is, unless they are meant from `folder`.
-pub fn load(path: &Path, folder: Option<&Path>) -> Result<(PathBuf, RunFile, Origins), Faults> {
+pub fn load(path: &Path, folder: Option<&Path>) -> Result<(PathBuf, RunFile, FieldOrigins), RunFileFaults> {
     let is_stdin = path == Path::new("-");
     let name = if is_stdin { Path::new("(stdin)") } else { path };
     let text = match is_stdin {
@@ -56,25 +56,25 @@ pub fn load(path: &Path, folder: Option<&Path>) -> Result<(PathBuf, RunFile, Ori
     };
     let text = text.map_err(|why| {
         let got = format!("cannot read the run file {}: {why}", name.display());
-        Fault::document(&got, "YAML or JSON, or - for stdin")
+        RunFileFault::document(&got, "YAML or JSON, or - for stdin")
     })?;
-    let (mut file, origins) = parse(&text).map_err(|faults| faults.of(name))?;
+    let (mut file, origins) = parse(&text).map_err(|faults| faults.in_file(name))?;
     if let Some(folder) = folder {
-        file.beside(folder);
+        file.resolve_paths(folder);
     } else if !is_stdin {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        file.beside(&std::path::absolute(folder).unwrap_or_else(|_| PathBuf::from(folder)));
+        file.resolve_paths(&std::path::absolute(folder).unwrap_or_else(|_| PathBuf::from(folder)));
     }
     Ok((name.to_path_buf(), file, origins))
 }
 
 /// Reads a probe of a file of its own.
-pub fn load_probe(path: &Path) -> Result<Probe, Faults> {
+pub fn load_probe(path: &Path) -> Result<Probe, RunFileFaults> {
     let text = read_text(path).map_err(|why| {
-        Fault::document(&format!("cannot read the probe {}: {why}", path.display()), "a YAML file")
+        RunFileFault::document(&format!("cannot read the probe {}: {why}", path.display()), "a YAML file")
     })?;
-    let probe = Node::parse(&text).and_then(forms::probe_from_node);
-    let mut probe = probe.map_err(|faults| faults.of(path))?;
+    let probe = DocumentNode::parse(&text).and_then(forms::probe_from_node);
+    let mut probe = probe.map_err(|faults| faults.in_file(path))?;
     let folder = path.parent().unwrap_or(Path::new("."));
     for mount in &mut probe.mounts {
         let source = folder.join(&mount.source);

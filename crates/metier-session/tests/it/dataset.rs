@@ -7,10 +7,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use metier_session::dataset::{self, Cache, Error, Obtained, Progress, Silent, Watch};
-use metier_session::runfile::{Source, Wanted};
+use metier_session::dataset::{
+    self, DatasetCacheFolder, DatasetError, DatasetProgress, FetchWatch, ObtainedDataset, SilentProgress,
+};
+use metier_session::runfile::{CheckedDataset, DatasetSource};
 use metier_store::digest;
-use metier_types::{Bytes, Digest, PageCache};
+use metier_types::{Bytes, ContentDigest, PageCacheState};
 
 /// What the server has, and how it behaves.
 #[derive(Default)]
@@ -120,14 +122,14 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 17) as u8).collect()
 }
 
-fn wanted(source: &str, digest: Option<Digest>) -> Wanted {
-    let source = Source::read(source, None, None).unwrap();
-    Wanted { source, digest, target: "/dataset".into(), page_cache: PageCache::Untouched }
+fn wanted(source: &str, digest: Option<ContentDigest>) -> CheckedDataset {
+    let source = DatasetSource::read(source, None, None).unwrap();
+    CheckedDataset { source, digest, target: "/dataset".into(), page_cache: PageCacheState::Untouched }
 }
 
-fn get(folder: &Path, wanted: &Wanted) -> Result<Obtained, Error> {
-    let watch = Watch::new(&wanted.source, &Silent, &|| false);
-    dataset::obtain(wanted, &|| Cache::open(&folder.join("cache")), &watch)
+fn get(folder: &Path, wanted: &CheckedDataset) -> Result<ObtainedDataset, DatasetError> {
+    let watch = FetchWatch::new(&wanted.source, &SilentProgress, &|| false);
+    dataset::obtain(wanted, &|| DatasetCacheFolder::open(&folder.join("cache")), &watch)
 }
 
 #[test]
@@ -135,11 +137,11 @@ fn what_was_fetched_is_verified_kept_by_digest_and_not_fetched_again() {
     let content = bytes(300_000);
     let server = Server::start(&content, Some("\"one\""));
     let folder = tempfile::tempdir().unwrap();
-    let wanted = wanted(&server.address("images.tar"), Some(digest::of_bytes(&content)));
+    let wanted = wanted(&server.address("images.tar"), Some(digest::digest_bytes(&content)));
     let first = get(folder.path(), &wanted).unwrap();
     assert_eq!(std::fs::read(&first.path).unwrap(), content);
     assert!(first.path.ends_with("images.tar") && !first.was_cached && first.fetched_in.is_some());
-    assert_eq!((first.size.0, first.digest), (300_000, digest::of_bytes(&content)));
+    assert_eq!((first.size.0, first.digest), (300_000, digest::digest_bytes(&content)));
     assert!(!format!("{first:?}").contains("hunter"), "{first:?}");
     let second = get(folder.path(), &wanted).unwrap();
     assert!(second.was_cached && second.path == first.path);
@@ -157,17 +159,18 @@ fn what_was_fetched_is_verified_kept_by_digest_and_not_fetched_again() {
 #[test]
 fn a_limit_removes_what_was_not_used_for_longest_and_never_what_is_held() {
     let folder = tempfile::tempdir().unwrap();
-    let cache = Cache::open(&folder.path().join("cache")).unwrap();
+    let cache = DatasetCacheFolder::open(&folder.path().join("cache")).unwrap();
     let contents: Vec<Vec<u8>> = (1..=4).map(|n| bytes(100_000 + n)).collect();
-    let asked: Vec<Wanted> = contents
+    let asked: Vec<CheckedDataset> = contents
         .iter()
         .map(|content| {
             // The server's thread lives as long as the test.
             let server = Server::start(content, None);
-            wanted(&server.address("set"), Some(digest::of_bytes(content)))
+            wanted(&server.address("set"), Some(digest::digest_bytes(content)))
         })
         .collect();
-    let fetched: Vec<Obtained> = asked.iter().map(|wanted| get(folder.path(), wanted).unwrap()).collect();
+    let fetched: Vec<ObtainedDataset> =
+        asked.iter().map(|wanted| get(folder.path(), wanted).unwrap()).collect();
     let paths: Vec<_> = fetched.iter().map(|one| one.path.clone()).collect();
     let there = || paths.iter().map(|path| path.exists()).collect::<Vec<_>>();
     assert_eq!(cache.trim(Bytes(1)).datasets, 0, "all of them are held");
@@ -203,8 +206,8 @@ fn a_fetch_that_was_broken_off_counts_and_one_under_way_stays() {
     let content = bytes(50_000);
     let server = Server::start(&content, None);
     let folder = tempfile::tempdir().unwrap();
-    let cache = Cache::open(&folder.path().join("cache")).unwrap();
-    get(folder.path(), &wanted(&server.address("set"), Some(digest::of_bytes(&content)))).unwrap();
+    let cache = DatasetCacheFolder::open(&folder.path().join("cache")).unwrap();
+    get(folder.path(), &wanted(&server.address("set"), Some(digest::digest_bytes(&content)))).unwrap();
     let part = folder.path().join("cache").join(format!("part-{}", "a".repeat(64)));
     std::fs::create_dir(&part).unwrap();
     std::fs::write(part.join("data"), bytes(70_000)).unwrap();
@@ -271,7 +274,8 @@ fn without_a_tag_and_without_a_digest_a_part_is_never_continued() {
     let server = Server::start(&content, None);
     server.set(|state| state.cuts = vec![40_000]);
     let folder = tempfile::tempdir().unwrap();
-    let got = get(folder.path(), &wanted(&server.address("x"), Some(digest::of_bytes(&content)))).unwrap();
+    let got =
+        get(folder.path(), &wanted(&server.address("x"), Some(digest::digest_bytes(&content)))).unwrap();
     assert_eq!(std::fs::read(got.path).unwrap(), content);
     assert_eq!(server.ranges(), [None, Some("bytes=40000-".to_string())]);
     // A server that knows no ranges sends all of it again.
@@ -300,9 +304,9 @@ fn a_source_without_a_digest_is_asked_whether_it_is_still_the_same() {
 fn a_wrong_digest_is_refused_and_nothing_of_it_stays() {
     let server = Server::start(b"not what you want", Some("\"1\""));
     let folder = tempfile::tempdir().unwrap();
-    let want = digest::of_bytes(b"what you want");
+    let want = digest::digest_bytes(b"what you want");
     let error = get(folder.path(), &wanted(&server.address("x"), Some(want))).unwrap_err().to_string();
-    let got = digest::of_bytes(b"not what you want");
+    let got = digest::digest_bytes(b"not what you want");
     assert!(error.contains(&want.to_string()) && error.contains(&got.to_string()), "{error}");
     let left: Vec<_> =
         std::fs::read_dir(folder.path().join("cache")).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -366,8 +370,8 @@ fn many_who_want_the_same_fetch_it_once() {
     let content = bytes(200_000);
     let server = Server::start(&content, Some("\"one\""));
     let folder = tempfile::tempdir().unwrap();
-    let wanted = wanted(&server.address("x"), Some(digest::of_bytes(&content)));
-    let got: Vec<Obtained> = std::thread::scope(|scope| {
+    let wanted = wanted(&server.address("x"), Some(digest::digest_bytes(&content)));
+    let got: Vec<ObtainedDataset> = std::thread::scope(|scope| {
         let all: Vec<_> = (0..6).map(|_| scope.spawn(|| get(folder.path(), &wanted).unwrap())).collect();
         all.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -385,7 +389,7 @@ fn a_wish_to_stop_ends_a_fetch_that_hangs() {
     let is_asked = AtomicBool::new(false);
     let stop = || is_asked.load(Ordering::Relaxed);
     struct Asks<'a>(&'a AtomicBool);
-    impl Progress for Asks<'_> {}
+    impl DatasetProgress for Asks<'_> {}
     let asks = Asks(&is_asked);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -395,9 +399,10 @@ fn a_wish_to_stop_ends_a_fetch_that_hangs() {
             std::thread::sleep(std::time::Duration::from_millis(300));
             drop(held);
         });
-        let watch = Watch::new(&wanted.source, &Silent, &stop);
-        let error = dataset::obtain(&wanted, &|| Cache::open(folder.path()), &watch).unwrap_err();
-        assert!(matches!(error, Error::Interrupted { .. }), "{error}");
+        let watch = FetchWatch::new(&wanted.source, &SilentProgress, &stop);
+        let error =
+            dataset::obtain(&wanted, &|| DatasetCacheFolder::open(folder.path()), &watch).unwrap_err();
+        assert!(matches!(error, DatasetError::Interrupted { .. }), "{error}");
     });
 }
 
@@ -409,7 +414,7 @@ fn a_folder_here_is_known_by_names_and_contents() {
     std::fs::write(data.join("a"), "12").unwrap();
     std::fs::write(data.join("sub/b"), "345").unwrap();
     let got = get(folder.path(), &wanted(data.to_str().unwrap(), None)).unwrap();
-    assert_eq!((got.size.0, got.digest), (5, digest::of_input(&data).unwrap()));
+    assert_eq!((got.size.0, got.digest), (5, digest::digest_input(&data).unwrap()));
     assert!(!folder.path().join("cache").exists(), "what lies here is not copied");
 }
 
@@ -424,12 +429,12 @@ fn the_page_cache_is_cold_or_warm_as_it_was_asked_for() {
         let (resident, pages) = residency(&path);
         resident as f64 / pages as f64
     };
-    assert_eq!(dataset::settle(&got, &[], PageCache::Warm, &|| false).unwrap(), None);
+    assert_eq!(dataset::prepare_page_cache(&got, &[], PageCacheState::Warm, &|| false).unwrap(), None);
     assert!(share() > 0.99, "{}", share());
     // What belongs to it has the same state.
     let beside = [folder.path().join("data.weights")];
     std::fs::write(&beside[0], bytes(4 << 20)).unwrap();
-    match dataset::settle(&got, &beside, PageCache::Cold, &|| false).unwrap() {
+    match dataset::prepare_page_cache(&got, &beside, PageCacheState::Cold, &|| false).unwrap() {
         None => {
             let (resident, pages) = residency(&beside[0]);
             assert!(share() < 0.02 && resident * 50 < pages, "{} {resident} of {pages}", share());

@@ -1,7 +1,7 @@
 //! Run files: read whole, written back, and refused with every fault and its place.
 
-use metier_measure::spec::{GpuCount, Limits, Pull, Target};
-use metier_session::runfile::{self, Faults, RunFile, Sign};
+use metier_measure::spec::{GpuCount, PullPolicy, ResourceLimits, RunTarget};
+use metier_session::runfile::{self, ReadinessSign, RunFile, RunFileFaults};
 use metier_types::Bytes;
 
 const FULL: &str = r#"
@@ -37,7 +37,7 @@ container: {engine: /run/x.sock, entrypoint: [/bin/app], network: host, runtime:
 tags: [nightly, edge]
 "#;
 
-fn read(text: &str) -> Result<runfile::Checked, Faults> {
+fn read(text: &str) -> Result<runfile::CheckedRun, RunFileFaults> {
     let (file, origins) = runfile::parse(text)?;
     file.check(&origins)
 }
@@ -46,18 +46,18 @@ fn read(text: &str) -> Result<runfile::Checked, Faults> {
 fn every_field_arrives() {
     let checked = read(FULL).unwrap();
     let spec = &checked.spec;
-    let Target::Container(container) = &spec.target else { panic!("{:?}", spec.target) };
+    let RunTarget::Container(container) = &spec.target else { panic!("{:?}", spec.target) };
     assert_eq!(container.arguments, ["--threshold", "0.50", "1e3", "yes", "~", "010"], "as they are written");
     assert_eq!(
         container.entrypoint.as_deref(),
         Some(["tau_exec".to_string(), "/bin/app".to_string()].as_slice())
     );
-    assert_eq!((container.network.as_deref(), container.pull), (Some("host"), Pull::Never));
+    assert_eq!((container.network.as_deref(), container.pull), (Some("host"), PullPolicy::Never));
     assert!(container.stdin && container.privileged);
     assert_eq!(container.shared_memory, Some(Bytes(64 << 20)));
     assert_eq!(
         spec.limits,
-        Limits { cpu: Some(1.5), memory: Some(Bytes(1_610_612_736)), gpus: Some(GpuCount::Count(2)) }
+        ResourceLimits { cpu: Some(1.5), memory: Some(Bytes(1_610_612_736)), gpus: Some(GpuCount::Count(2)) }
     );
     let variables: Vec<_> = spec.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(variables, ["LEVEL=1.10", "MODE=fast", "TAU_PROFILE=1"]);
@@ -66,9 +66,11 @@ fn every_field_arrives() {
     assert_eq!(spec.artefacts, ["out/*.json", "profile.*"]);
     assert_eq!((checked.warmup, checked.repeats, spec.tags.len()), (2, 5, 2));
     assert_eq!(spec.grace.as_millis(), 1500);
-    assert!(matches!(&checked.ready.as_ref().unwrap().sign, Sign::Http(url) if url.ends_with("/ready")));
     assert!(
-        matches!(&checked.needs[0].ready.as_ref().unwrap().sign, Sign::Output(text) if text == "Ready to accept")
+        matches!(&checked.ready.as_ref().unwrap().sign, ReadinessSign::Http(url) if url.ends_with("/ready"))
+    );
+    assert!(
+        matches!(&checked.needs[0].ready.as_ref().unwrap().sign, ReadinessSign::Output(text) if text == "Ready to accept")
     );
     assert_eq!(checked.with.len(), 1);
 }
@@ -88,7 +90,7 @@ fn only_a_container_is_given_standard_input() {
 fn what_it_prints_shows_that_a_container_is_ready_and_never_a_command() {
     let ready = "ready: {output: now ready}";
     let checked = read(&format!("image: busybox\n{ready}\n")).unwrap();
-    assert!(matches!(&checked.ready.unwrap().sign, Sign::Output(text) if text == "now ready"));
+    assert!(matches!(&checked.ready.unwrap().sign, ReadinessSign::Output(text) if text == "now ready"));
     let faults = read(&format!("command: [server]\n{ready}\n")).unwrap_err().to_string();
     assert!(faults.contains("ready.output") && faults.contains("unread"), "{faults}");
 }
@@ -155,7 +157,7 @@ fn documents_that_are_no_run_files_are_refused_without_a_panic() {
     let bomb =
         format!("a: &a [x]\n{}", (0..40).map(|i| format!("b{i}: &b{i} [*a, *a]\n")).collect::<String>());
     assert!(read(&bomb).is_err());
-    assert!(read(&"x".repeat(runfile::MOST_BYTES + 1)).unwrap_err().to_string().contains("1 MiB"));
+    assert!(read(&"x".repeat(runfile::MAX_RUN_FILE_BYTES + 1)).unwrap_err().to_string().contains("1 MiB"));
 }
 
 #[test]
@@ -185,7 +187,7 @@ fn faults(text: &str) -> Vec<(String, String)> {
         Err(faults) => return faults.iter().map(|fault| (fault.field.clone(), fault.want.clone())).collect(),
     };
     let faults = file.check_dry(&origins).map(|_| ()).unwrap_err();
-    faults.iter().map(|fault| (fault.field.clone(), fault.told())).collect()
+    faults.iter().map(|fault| (fault.field.clone(), fault.message())).collect()
 }
 
 #[test]
@@ -215,7 +217,7 @@ fn what_is_said_of_a_container_is_said_of_a_pod_too() {
     let container = "container: {network: host, runtime: nvidia, user: \"1000:44\", devices: [/dev/null], \
                      capabilities: [CAP_SYS_NICE], privileged: true, shared_memory: 64Mi, labels: {team: vision}}";
     let checked = read(&format!("pod: busybox\n{container}\n")).unwrap();
-    let Target::Pod(pod) = &checked.spec.target else { panic!("{:?}", checked.spec.target) };
+    let RunTarget::Pod(pod) = &checked.spec.target else { panic!("{:?}", checked.spec.target) };
     let confines = &pod.confines;
     assert!(confines.host_network && confines.privileged);
     assert_eq!((confines.runtime.as_deref(), confines.user), (Some("nvidia"), Some((1000, Some(44)))));
@@ -238,12 +240,12 @@ fn what_is_said_of_a_container_is_said_of_a_pod_too() {
 fn relative_paths_inside_of_a_container_or_on_a_node_are_refused_and_not_taken_for_ours() {
     for target in ["image: x", "pod: x"] {
         let (mut file, origins) = runfile::parse(&format!("{target}\nworking_directory: app\n")).unwrap();
-        file.beside(std::path::Path::new("/tmp"));
+        file.resolve_paths(std::path::Path::new("/tmp"));
         let faults = file.check(&origins).map(|_| ()).unwrap_err().to_string();
         assert!(faults.contains("working_directory is \"app\"") && faults.contains("absolute"), "{faults}");
     }
     let (mut file, origins) = runfile::parse("pod: x\nmounts: [\"data:/data\"]\n").unwrap();
-    file.beside(std::path::Path::new("/tmp"));
+    file.resolve_paths(std::path::Path::new("/tmp"));
     let faults = file.check(&origins).map(|_| ()).unwrap_err().to_string();
     assert!(faults.contains("mounts[0].source is \"data\"") && faults.contains("node"), "{faults}");
 }

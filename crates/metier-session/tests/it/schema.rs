@@ -1,7 +1,7 @@
 //! The published JSON Schema of a run file is that of the code. `METIER_BLESS=1` writes it anew.
 
 use metier_session::runfile::RunFile;
-use metier_types::schema::Versioned;
+use metier_types::schema::VersionedRecord;
 
 #[test]
 fn the_published_schema_is_that_of_the_code() {

@@ -1,22 +1,24 @@
 //! The record of histories, `metier.trend/1`.
 
-use metier_types::schema::{Schema, Versioned};
-use metier_types::{BatchId, DeviceRef, Extra, Ratio, RunId, Timestamp, Unit, Warning, WorkloadRef};
+use metier_types::schema::{RecordSchema, VersionedRecord};
+use metier_types::{
+    BatchId, ColumnUnit, DeviceRef, ExtraFields, Ratio, RunId, RunWarning, UtcTimestamp, WorkloadRef,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::Drift;
-use crate::comparison::Level;
+use crate::change::LinearDrift;
+use crate::comparison::LevelSummary;
 
 /// One run of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
+pub struct TrendPoint {
     /// The run.
     pub run: RunId,
     /// Batch of the run: the repetitions of one command.
     pub batch: BatchId,
     /// Start time.
-    pub started: Timestamp,
+    pub started: UtcTimestamp,
     /// Value of the run, in the unit of the report.
     pub value: f64,
 }
@@ -38,7 +40,7 @@ pub enum TrendState {
 
 /// A circumstance that differs after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Suspect {
+pub struct ChangeSuspect {
     /// Stable code: `executable-differs`, `kernel-differs`, …
     pub code: String,
     /// Description of the circumstance.
@@ -60,11 +62,11 @@ pub struct LevelChange {
     /// Its first run.
     pub run: RunId,
     /// Start time of that run.
-    pub started: Timestamp,
+    pub started: UtcTimestamp,
     /// Level of the segment before it.
-    pub before: Level,
+    pub before: LevelSummary,
     /// Level of the segment after it, up to the next change.
-    pub after: Level,
+    pub after: LevelSummary,
     /// Median after divided by median before, minus 1; `null` if the level before is 0.
     pub change_ratio: Option<Ratio>,
     /// Lower end of the change's interval.
@@ -77,15 +79,15 @@ pub struct LevelChange {
     pub p_value: Ratio,
     /// Circumstances that differ there, the clearest first.
     #[serde(default)]
-    pub suspects: Vec<Suspect>,
+    pub suspects: Vec<ChangeSuspect>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// The history of one workload on one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Trend {
+pub struct WorkloadTrend {
     /// The workload.
     pub workload: WorkloadRef,
     /// The device.
@@ -93,13 +95,13 @@ pub struct Trend {
     /// The conclusion.
     pub state: TrendState,
     /// The runs, in time order.
-    pub points: Vec<Point>,
+    pub points: Vec<TrendPoint>,
     /// The level since the last change.
-    pub level: Level,
+    pub level: LevelSummary,
     /// Changes of level, in time order.
     pub changes: Vec<LevelChange>,
     /// The drift, if there is one.
-    pub drift: Option<Drift>,
+    pub drift: Option<LinearDrift>,
     /// Number of warm-up, failed and unfinished runs.
     pub left_out: usize,
     /// Number of runs without the value.
@@ -111,39 +113,39 @@ pub struct Trend {
     pub because: Option<String>,
     /// Warnings about its reliability.
     #[serde(default)]
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<RunWarning>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
 /// Histories of one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Trends {
+pub struct TrendReport {
     /// `metier.trend/1`.
-    pub schema: Schema<Trends>,
+    pub schema: RecordSchema<TrendReport>,
     /// The metric: `wall`, `cpu`, … or `stage:NAME:p95`.
     pub metric: String,
     /// Unit of the metric.
-    pub unit: Unit,
+    pub unit: ColumnUnit,
     /// Probability of any false alarm in a history without change.
     pub significance: Ratio,
     /// Minimum size of a reported change.
     pub at_least: Ratio,
     /// The histories, by workload and device.
-    pub trends: Vec<Trend>,
+    pub trends: Vec<WorkloadTrend>,
     /// Fields of later versions.
     #[serde(flatten)]
-    pub extra: Extra,
+    pub extra: ExtraFields,
 }
 
-impl Versioned for Trends {
+impl VersionedRecord for TrendReport {
     const SCHEMA: &'static str = "metier.trend/1";
 }
 
-impl Trend {
+impl WorkloadTrend {
     /// Regressions among the latest `recent` runs, and whether there is a drift for the worse.
-    pub fn regressions(&self, recent: usize, is_cost: bool) -> (Vec<&LevelChange>, bool) {
+    pub fn find_regressions(&self, recent: usize, is_cost: bool) -> (Vec<&LevelChange>, bool) {
         let from = self.points.len().saturating_sub(recent);
         let is_worse = |change: Option<Ratio>| match change {
             Some(change) => (change.get() > 0.0) == is_cost,

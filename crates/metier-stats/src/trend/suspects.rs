@@ -2,18 +2,18 @@
 
 use metier_types::Run;
 
-use super::Suspect;
-use crate::circumstances::TRAITS;
+use super::ChangeSuspect;
+use crate::circumstances::CIRCUMSTANCES;
 
 /// Circumstances that differ in the first run after a change. Lasting changes come first.
-pub fn between(before: &[&Run], after: &[&Run]) -> Vec<Suspect> {
+pub fn find_suspects(before: &[&Run], after: &[&Run]) -> Vec<ChangeSuspect> {
     let (Some(last), Some(first)) = (before.last(), after.first()) else { return Vec::new() };
-    let mut found: Vec<Suspect> = TRAITS
+    let mut found: Vec<ChangeSuspect> = CIRCUMSTANCES
         .iter()
         .filter_map(|it| {
             let of = |run: &Run| (it.of)(run).unwrap_or_else(|| "unknown".into());
             let (was, is) = (of(last), of(first));
-            (was != is).then(|| Suspect {
+            (was != is).then(|| ChangeSuspect {
                 code: it.code.to_string(),
                 what: it.what.to_string(),
                 is_clean: before.iter().all(|run| of(run) == was) && after.iter().all(|run| of(run) == is),

@@ -2,7 +2,7 @@
 
 use crate::common::{Noise, Shape};
 use metier_stats::ChangeOptions;
-use metier_stats::change::{Changes, find_changes};
+use metier_stats::change::{DetectedChanges, find_changes};
 use metier_types::Ratio;
 
 /// Fewer shuffles than by default: the level still holds, and the simulation is quick.
@@ -10,7 +10,7 @@ fn options() -> ChangeOptions {
     ChangeOptions { resamples: 199, at_least: Ratio(0.0), ..ChangeOptions::default() }
 }
 
-fn places(found: &Changes) -> Vec<usize> {
+fn places(found: &DetectedChanges) -> Vec<usize> {
     found.steps.iter().map(|step| step.at).collect()
 }
 
@@ -137,9 +137,9 @@ fn eight_runs_suffice_for_a_clear_change_in_the_middle_and_fewer_never_do() {
 
 #[test]
 fn an_equal_history_has_no_change_and_one_too_small_to_matter_is_not_told() {
-    assert_eq!(find_changes(&[5.0; 40], &ChangeOptions::default()).unwrap(), Changes::default());
+    assert_eq!(find_changes(&[5.0; 40], &ChangeOptions::default()).unwrap(), DetectedChanges::default());
     let tiny: Vec<f64> = (0..40).map(|i| if i < 20 { 1e9 } else { 1e9 + 4096.0 }).collect();
-    assert_eq!(find_changes(&tiny, &ChangeOptions::default()).unwrap(), Changes::default());
+    assert_eq!(find_changes(&tiny, &ChangeOptions::default()).unwrap(), DetectedChanges::default());
     assert_eq!(places(&find_changes(&tiny, &options()).unwrap()), [20]);
 }
 

@@ -1,15 +1,20 @@
 //! Conclusions of a comparison, and cases without a conclusion.
 
 use crate::common::{run, timed, walls};
-use metier_stats::{CompareOptions, Comparison, Field, LeftOutBecause, Verdict, compare};
-use metier_types::{Bytes, Cause, Digest, Method, Missing, Quality, Ratio, Run, RunState, Seconds};
+use metier_stats::{
+    CompareOptions, ComparisonVerdict, ExclusionReason, RunComparison, SummaryField, compare,
+};
+use metier_types::{
+    AccountingMethod, Bytes, ContentDigest, ExitCause, MissingReason, Ratio, Run, RunState, Seconds,
+    ValueQuality,
+};
 use serde_json::json;
 
 fn options() -> CompareOptions {
     CompareOptions::default()
 }
 
-fn codes(comparison: &Comparison) -> Vec<&str> {
+fn codes(comparison: &RunComparison) -> Vec<&str> {
     comparison.warnings.iter().map(|warning| warning.code.as_str()).collect()
 }
 
@@ -19,41 +24,47 @@ const FAST: [f64; 6] = [1.00, 1.01, 1.02, 1.01, 0.99, 1.00];
 #[test]
 fn a_clear_slow_down_is_an_increase_and_a_regression() {
     let result = compare(&walls(&FAST), &walls(&SLOW), &options()).unwrap();
-    let wall = result.metric(Field::WallSeconds).unwrap();
-    assert_eq!(wall.verdict, Verdict::Increase);
+    let wall = result.metric(SummaryField::WallSeconds).unwrap();
+    assert_eq!(wall.verdict, ComparisonVerdict::Increase);
     let change = wall.change_ratio.unwrap().get();
     assert!((change - (1.105 / 1.005 - 1.0)).abs() < 1e-12, "{change}");
     assert!(wall.low.unwrap().get() > 0.05 && wall.high.unwrap().get() < 0.15, "{wall:?}");
     assert_eq!((wall.a.n, wall.a.min, wall.a.max), (6, Some(0.99), Some(1.02)));
-    assert_eq!(result.regressions_in(Ratio(0.05), &Field::WATCHED).len(), 1);
-    assert!(result.regressions_in(Ratio(0.20), &Field::WATCHED).is_empty(), "10 % is not above 20 %");
-    assert!(result.regressions_in(Ratio(0.05), &[Field::CpuSeconds]).is_empty(), "wall is not watched");
+    assert_eq!(result.find_regressions(Ratio(0.05), &SummaryField::REGRESSION_FIELDS).len(), 1);
+    assert!(
+        result.find_regressions(Ratio(0.20), &SummaryField::REGRESSION_FIELDS).is_empty(),
+        "10 % is not above 20 %"
+    );
+    assert!(
+        result.find_regressions(Ratio(0.05), &[SummaryField::CpuSeconds]).is_empty(),
+        "wall is not watched"
+    );
     let back = compare(&walls(&SLOW), &walls(&FAST), &options()).unwrap();
-    assert_eq!(back.metric(Field::WallSeconds).unwrap().verdict, Verdict::Decrease);
-    assert!(back.regressions_in(Ratio(0.0), &Field::WATCHED).is_empty());
+    assert_eq!(back.metric(SummaryField::WallSeconds).unwrap().verdict, ComparisonVerdict::Decrease);
+    assert!(back.find_regressions(Ratio(0.0), &SummaryField::REGRESSION_FIELDS).is_empty());
 }
 
 #[test]
 fn one_run_on_a_side_is_shown_but_not_judged() {
     let result = compare(&walls(&[1.0]), &walls(&[9.0, 9.1, 9.0, 9.2, 9.0]), &options()).unwrap();
-    let wall = result.metric(Field::WallSeconds).unwrap();
-    assert_eq!(wall.verdict, Verdict::TooFewRuns);
+    let wall = result.metric(SummaryField::WallSeconds).unwrap();
+    assert_eq!(wall.verdict, ComparisonVerdict::TooFewRuns);
     assert_eq!(wall.change_ratio, Some(Ratio(8.0)));
     assert_eq!((wall.low, wall.p_value, wall.coverage), (None, None, None));
     assert!(wall.because.as_ref().unwrap().contains("1 and 5 runs"));
     assert!(codes(&result).contains(&"too-few-repeats"));
-    assert!(result.regressions_in(Ratio(0.05), &Field::WATCHED).is_empty());
+    assert!(result.find_regressions(Ratio(0.05), &SummaryField::REGRESSION_FIELDS).is_empty());
 }
 
 #[test]
 fn what_a_side_lacks_is_not_compared_and_the_reason_is_told() {
     let mut a = walls(&FAST);
     for run in &mut a {
-        run.missing.insert("summary.energy_joules".into(), Missing::because("no energy meter"));
+        run.missing.insert("summary.energy_joules".into(), MissingReason::without_fix("no energy meter"));
     }
     let result = compare(&a, &walls(&SLOW), &options()).unwrap();
-    let energy = result.metric(Field::EnergyJoules).unwrap();
-    assert_eq!(energy.verdict, Verdict::NotComparable);
+    let energy = result.metric(SummaryField::EnergyJoules).unwrap();
+    assert_eq!(energy.verdict, ComparisonVerdict::NotComparable);
     assert!(energy.because.as_ref().unwrap().contains("no energy meter"), "{energy:?}");
     assert_eq!((energy.a.n, energy.a.median, energy.change_ratio), (0, None, None));
 }
@@ -68,10 +79,16 @@ fn exact_and_estimated_memory_are_not_compared() {
         }
         runs
     };
-    let result = compare(&with(Quality::Exact), &with(Quality::Estimated), &options()).unwrap();
-    assert_eq!(result.metric(Field::PeakMemoryBytes).unwrap().verdict, Verdict::NotComparable);
-    let result = compare(&with(Quality::Exact), &with(Quality::Exact), &options()).unwrap();
-    assert_eq!(result.metric(Field::PeakMemoryBytes).unwrap().verdict, Verdict::NoDifferenceShown);
+    let result = compare(&with(ValueQuality::Exact), &with(ValueQuality::Estimated), &options()).unwrap();
+    assert_eq!(
+        result.metric(SummaryField::PeakMemoryBytes).unwrap().verdict,
+        ComparisonVerdict::NotComparable
+    );
+    let result = compare(&with(ValueQuality::Exact), &with(ValueQuality::Exact), &options()).unwrap();
+    assert_eq!(
+        result.metric(SummaryField::PeakMemoryBytes).unwrap().verdict,
+        ComparisonVerdict::NoDifferenceShown
+    );
 }
 
 #[test]
@@ -82,12 +99,12 @@ fn exact_counters_that_never_vary_are_told_apart() {
         runs
     };
     let result = compare(&with(5), &with(6), &options()).unwrap();
-    let processes = result.metric(Field::Processes).unwrap();
-    assert_eq!(processes.verdict, Verdict::Increase);
+    let processes = result.metric(SummaryField::Processes).unwrap();
+    assert_eq!(processes.verdict, ComparisonVerdict::Increase);
     assert_eq!(processes.low, processes.high);
     let same = compare(&with(5), &with(5), &options()).unwrap();
-    assert_eq!(same.metric(Field::Processes).unwrap().verdict, Verdict::NoDifferenceShown);
-    assert_eq!(same.metric(Field::Processes).unwrap().change_ratio, Some(Ratio(0.0)));
+    assert_eq!(same.metric(SummaryField::Processes).unwrap().verdict, ComparisonVerdict::NoDifferenceShown);
+    assert_eq!(same.metric(SummaryField::Processes).unwrap().change_ratio, Some(Ratio(0.0)));
 }
 
 #[test]
@@ -98,9 +115,9 @@ fn from_nothing_to_something_is_an_increase_without_a_ratio() {
         runs
     };
     let result = compare(&with(0), &with(4096), &options()).unwrap();
-    let written = result.metric(Field::WrittenBytes).unwrap();
-    assert_eq!((written.verdict, written.change_ratio), (Verdict::Increase, None));
-    assert_eq!(result.regressions_in(Ratio(10.0), &[Field::WrittenBytes]).len(), 1);
+    let written = result.metric(SummaryField::WrittenBytes).unwrap();
+    assert_eq!((written.verdict, written.change_ratio), (ComparisonVerdict::Increase, None));
+    assert_eq!(result.find_regressions(Ratio(10.0), &[SummaryField::WrittenBytes]).len(), 1);
 }
 
 #[test]
@@ -109,14 +126,14 @@ fn runs_that_do_not_count_are_left_out_and_said_so() {
     a[0].context.warmup = true;
     a[1].exit.as_mut().unwrap().code = Some(1);
     let mut cut = timed(5.0);
-    cut.exit.as_mut().unwrap().cause = Cause::Timeout;
+    cut.exit.as_mut().unwrap().cause = ExitCause::Timeout;
     let mut lost = timed(5.0);
     lost.state = RunState::Interrupted;
     a.extend([cut, lost]);
     let result = compare(&a, &walls(&SLOW), &options()).unwrap();
     assert_eq!(result.a.n, 4);
     let because: Vec<_> = result.a.left_out.iter().map(|out| out.because).collect();
-    use LeftOutBecause::*;
+    use ExclusionReason::*;
     assert_eq!(because, [WarmUp, Failed, Timeout, Interrupted]);
     let warning = result.warnings.iter().find(|warning| warning.code == "left-out").unwrap();
     assert!(warning.text.contains("4 of 8") && warning.text.contains("1 warm-up"), "{}", warning.text);
@@ -126,7 +143,7 @@ fn runs_that_do_not_count_are_left_out_and_said_so() {
 
 #[test]
 fn circumstances_that_differ_are_named() {
-    let digest = |byte| Some(Digest::from_bytes([byte; 32]));
+    let digest = |byte| Some(ContentDigest::from_bytes([byte; 32]));
     let b: Vec<Run> = walls(&SLOW)
         .into_iter()
         .map(|mut run| {
@@ -136,7 +153,7 @@ fn circumstances_that_differ_are_named() {
             run.context.executable_digest = digest(2);
             run.context.environment_digest = digest(3);
             run.context.limits.insert("cpu".into(), "1".into());
-            run.context.method = Some(Method::Wait4);
+            run.context.method = Some(AccountingMethod::Wait4);
             run.host.governor = Some("powersave".into());
             run.context.power_mode = Some("2 MODE_15W_6CORE".into());
             run.host.before.load1 = Some(3.0);
@@ -198,8 +215,8 @@ fn wrong_questions_get_an_answer_that_says_what_is_wrong() {
     ] {
         assert!(told(&a, &walls(&SLOW), &wrong).contains(name), "{name}");
     }
-    assert!("speed".parse::<Field>().unwrap_err().to_string().contains("wall, cpu"));
-    assert_eq!("memory".parse::<Field>().unwrap(), Field::PeakMemoryBytes);
+    assert!("speed".parse::<SummaryField>().unwrap_err().to_string().contains("wall, cpu"));
+    assert_eq!("memory".parse::<SummaryField>().unwrap(), SummaryField::PeakMemoryBytes);
     let many: Vec<Run> = (0..1001).map(|_| run()).collect();
     assert!(told(&many, &a, &options()).contains("at most 1000"));
 }
@@ -217,7 +234,7 @@ fn the_json_form_is_the_golden_one() {
     let wanted = CompareOptions {
         label_a: "before".into(),
         label_b: "after".into(),
-        fields: vec![Field::WallSeconds, Field::EnergyJoules],
+        fields: vec![SummaryField::WallSeconds, SummaryField::EnergyJoules],
         ..options()
     };
     let mut a = fixed(&FAST, 100);
@@ -238,12 +255,12 @@ fn fields_of_later_versions_survive_and_other_records_are_refused() {
     json["later"] = json!({ "x": 1 });
     json["metrics"][0]["later"] = json!(2);
     json["a"]["later"] = json!(3);
-    let again: Comparison = serde_json::from_value(json.clone()).unwrap();
+    let again: RunComparison = serde_json::from_value(json.clone()).unwrap();
     let back = serde_json::to_value(&again).unwrap();
     assert_eq!(
         (&back["later"], &back["metrics"][0]["later"], &back["a"]["later"]),
         (&json!({"x": 1}), &json!(2), &json!(3))
     );
     json["schema"] = json!("metier.run/1");
-    assert!(serde_json::from_value::<Comparison>(json).is_err());
+    assert!(serde_json::from_value::<RunComparison>(json).is_err());
 }

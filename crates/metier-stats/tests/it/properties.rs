@@ -1,8 +1,10 @@
 //! Properties of every comparison and every downsampled series.
 
 use crate::common::{run, walls};
-use metier_stats::{CompareOptions, Comparison, Field, Verdict, compare, downsample};
-use metier_types::{Bytes, Column, Kind, Ratio, Run, RunId, Seconds, Series, Unit, Values};
+use metier_stats::{CompareOptions, ComparisonVerdict, RunComparison, SummaryField, compare, downsample};
+use metier_types::{
+    Bytes, ColumnKind, ColumnUnit, ColumnValues, Ratio, Run, RunId, Seconds, Series, SeriesColumn,
+};
 use proptest::prelude::*;
 
 fn options() -> CompareOptions {
@@ -30,7 +32,7 @@ fn close(x: Option<Ratio>, y: Option<Ratio>) -> bool {
     }
 }
 
-fn same_findings(x: &Comparison, y: &Comparison) {
+fn same_findings(x: &RunComparison, y: &RunComparison) {
     for (one, other) in x.metrics.iter().zip(&y.metrics) {
         assert_eq!(one.verdict, other.verdict, "{one:?} {other:?}");
         for (p, q) in [
@@ -72,8 +74,8 @@ proptest! {
         let back = compare(&b, &a, &options()).unwrap();
         for (x, y) in there.metrics.iter().zip(&back.metrics) {
             let want = match x.verdict {
-                Verdict::Increase => Verdict::Decrease,
-                Verdict::Decrease => Verdict::Increase,
+                ComparisonVerdict::Increase => ComparisonVerdict::Decrease,
+                ComparisonVerdict::Decrease => ComparisonVerdict::Increase,
                 other => other,
             };
             prop_assert_eq!(y.verdict, want);
@@ -102,7 +104,7 @@ proptest! {
         for metric in compare(&a, &b, &options()).unwrap().metrics {
             if let (Some(low), Some(change), Some(high)) = (metric.low, metric.change_ratio, metric.high) {
                 prop_assert!(low <= change && change <= high, "{:?}", metric);
-                if metric.field == Field::WallSeconds {
+                if metric.field == SummaryField::WallSeconds {
                     let most = metric.b.max.unwrap() / metric.a.min.unwrap() - 1.0;
                     prop_assert!(high.get() <= most + 1e-12, "{:?}", metric);
                 }
@@ -114,7 +116,7 @@ proptest! {
     fn a_comparison_reads_back_what_it_writes(a in group(), b in group()) {
         let comparison = compare(&a, &b, &options()).unwrap();
         let json = serde_json::to_string(&comparison).unwrap();
-        let again: Comparison = serde_json::from_str(&json).unwrap();
+        let again: RunComparison = serde_json::from_str(&json).unwrap();
         // Numbers may differ in the last bit: the JSON reader is not exact there.
         same_findings(&comparison, &again);
         prop_assert_eq!((&again.a, &again.b, &again.warnings), (&comparison.a, &comparison.b, &comparison.warnings));
@@ -131,9 +133,9 @@ proptest! {
         let to = from + length;
         let thin = downsample(&series, from, to, points).unwrap();
         prop_assert!(thin.times.len() <= points);
-        prop_assert_eq!(thin.defect(), None);
+        prop_assert_eq!(thin.find_defect(), None);
         let rows = |series: &Series| -> Vec<(i64, i64, i64, bool)> {
-            let (Values::Integer(c), Values::Integer(g)) = (&series.columns[0].values, &series.columns[1].values) else {
+            let (ColumnValues::Integer(c), ColumnValues::Integer(g)) = (&series.columns[0].values, &series.columns[1].values) else {
                 panic!("columns are integers")
             };
             let absent = &series.columns[1].absent;
@@ -168,15 +170,17 @@ fn series_of(values: &[(i64, i64, bool)]) -> Series {
             absent.push(row as u32);
         }
     }
-    let column = |name: &str, kind, values, absent| Column {
+    let column = |name: &str, kind, values, absent| SeriesColumn {
         name: name.into(),
         kind,
-        unit: Unit::Count,
-        values: Values::Integer(values),
+        unit: ColumnUnit::Count,
+        values: ColumnValues::Integer(values),
         absent,
     };
-    series.columns =
-        vec![column("c", Kind::Counter, counter, Vec::new()), column("g", Kind::Gauge, gauge, absent)];
+    series.columns = vec![
+        column("c", ColumnKind::Counter, counter, Vec::new()),
+        column("g", ColumnKind::Gauge, gauge, absent),
+    ];
     series
 }
 
@@ -186,7 +190,7 @@ fn a_spike_of_one_sample_survives_a_thousandfold_thinning() {
     values[71_234].1 = 5000;
     let thin = downsample(&series_of(&values), 0, i64::MAX, 100).unwrap();
     assert!(thin.times.len() <= 100 && thin.times.len() >= 50, "{}", thin.times.len());
-    let Values::Integer(gauge) = &thin.columns[1].values else { panic!() };
+    let ColumnValues::Integer(gauge) = &thin.columns[1].values else { panic!() };
     assert!(gauge.contains(&5000));
 }
 
@@ -204,5 +208,5 @@ fn what_cannot_be_thinned_is_refused_with_what_would_be_right() {
 #[test]
 fn wall_times_alone_are_enough() {
     let result = compare(&walls(&[1.0]), &walls(&[2.0]), &options()).unwrap();
-    assert_eq!(result.metric(Field::WallSeconds).unwrap().change_ratio, Some(Ratio(1.0)));
+    assert_eq!(result.metric(SummaryField::WallSeconds).unwrap().change_ratio, Some(Ratio(1.0)));
 }

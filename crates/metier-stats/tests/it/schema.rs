@@ -1,10 +1,10 @@
 //! The published JSON Schemas of comparisons and histories match the code. `METIER_BLESS=1`
 //! rewrites them.
 
-use metier_stats::{Comparison, Trends};
-use metier_types::schema::Versioned;
+use metier_stats::{RunComparison, TrendReport};
+use metier_types::schema::VersionedRecord;
 
-fn check<T: Versioned + schemars::JsonSchema>() {
+fn check<T: VersionedRecord + schemars::JsonSchema>() {
     let name = T::SCHEMA.replace('/', "-");
     let file =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}.json"));
@@ -18,6 +18,6 @@ fn check<T: Versioned + schemars::JsonSchema>() {
 
 #[test]
 fn the_published_schemas_are_those_of_the_code() {
-    check::<Comparison>();
-    check::<Trends>();
+    check::<RunComparison>();
+    check::<TrendReport>();
 }

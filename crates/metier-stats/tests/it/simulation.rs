@@ -8,7 +8,7 @@
 //! each simulated rate is 0.7 to 1.1 percentage points.
 
 use crate::common::{Noise, Shape, full, walls};
-use metier_stats::{CompareOptions, Field, Verdict, compare};
+use metier_stats::{CompareOptions, ComparisonVerdict, SummaryField, compare};
 
 /// Fewer permutations than by default (yet all 252 of 5 and 5 runs): the test stays exact, and the
 /// simulation is quick.
@@ -20,8 +20,8 @@ fn draw(shape: Shape, n: usize, noise: &mut Noise) -> Vec<f64> {
     (0..n).map(|_| shape.draw(noise)).collect()
 }
 
-fn is_call(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Increase | Verdict::Decrease)
+fn is_call(verdict: ComparisonVerdict) -> bool {
+    matches!(verdict, ComparisonVerdict::Increase | ComparisonVerdict::Decrease)
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_difference_that_is_not_there_is_called_at_most_one_time_in_twenty() {
             let mut calls = 0;
             for _ in 0..trials {
                 let (a, b) = (walls(&draw(shape, n, &mut noise)), walls(&draw(shape, n, &mut noise)));
-                let options = CompareOptions { fields: vec![Field::WallSeconds], ..options() };
+                let options = CompareOptions { fields: vec![SummaryField::WallSeconds], ..options() };
                 let result = compare(&a, &b, &options).unwrap();
                 calls += usize::from(is_call(result.metrics[0].verdict));
             }
@@ -74,8 +74,8 @@ fn ten_per_cent_in_two_per_cent_of_noise_is_found() {
                 (0..n).map(|_| full(|| shift * Shape::Normal.draw(&mut noise))).collect::<Vec<_>>()
             };
             let result = compare(&side(1.0), &side(1.1), &options()).unwrap();
-            let wall = result.metric(Field::WallSeconds).unwrap();
-            found += usize::from(wall.verdict == Verdict::Increase);
+            let wall = result.metric(SummaryField::WallSeconds).unwrap();
+            found += usize::from(wall.verdict == ComparisonVerdict::Increase);
         }
         let rate = found as f64 / f64::from(trials);
         eprintln!("10 % found among nine fields, n = {n}: {:.1} %", rate * 100.0);
@@ -93,7 +93,7 @@ fn unequal_scatter_around_one_median_is_not_called_a_change() {
             let mut side = |n: usize, scatter: f64| {
                 walls(&(0..n).map(|_| 1.0 + scatter * noise.normal()).collect::<Vec<_>>())
             };
-            let options = CompareOptions { fields: vec![Field::WallSeconds], ..options() };
+            let options = CompareOptions { fields: vec![SummaryField::WallSeconds], ..options() };
             let result = compare(&side(a, 0.01), &side(b, 0.05), &options).unwrap();
             calls += usize::from(is_call(result.metrics[0].verdict));
         }
@@ -114,7 +114,7 @@ fn intervals_hold_the_true_change_as_often_as_they_say() {
             for _ in 0..trials {
                 let a = draw(shape, n, &mut noise);
                 let b: Vec<f64> = draw(shape, n, &mut noise).iter().map(|x| x * 1.1).collect();
-                let options = CompareOptions { fields: vec![Field::WallSeconds], ..options() };
+                let options = CompareOptions { fields: vec![SummaryField::WallSeconds], ..options() };
                 let result = compare(&walls(&a), &walls(&b), &options).unwrap();
                 let metric = &result.metrics[0];
                 let (low, high) = (metric.low.unwrap().get(), metric.high.unwrap().get());

@@ -1,8 +1,8 @@
 //! Statistics of a batch, and the advice that follows.
 
 use crate::common::walls;
-use metier_stats::{Field, batch_spread, spread_of};
-use metier_types::{Bytes, Ratio, Run, Warning};
+use metier_stats::{SummaryField, batch_spread, value_spread};
+use metier_types::{Bytes, Ratio, Run, RunWarning};
 
 /// A batch in the order of its repetitions.
 fn batch(values: &[f64]) -> Vec<Run> {
@@ -13,27 +13,30 @@ fn batch(values: &[f64]) -> Vec<Run> {
     runs
 }
 
-fn warning(runs: &[Run], code: &str) -> Option<Warning> {
+fn warning(runs: &[Run], code: &str) -> Option<RunWarning> {
     batch_spread(runs).unwrap().warnings.into_iter().find(|warning| warning.code == code)
 }
 
 #[test]
 fn figures_are_those_of_the_textbook() {
-    let spread = spread_of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+    let spread = value_spread(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
     assert_eq!((spread.n, spread.min, spread.median, spread.mean, spread.max), (8, 2.0, 4.5, 5.0, 9.0));
     assert!((spread.standard_deviation.unwrap() - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
     assert_eq!(spread.mad, 0.5);
-    assert_eq!(spread_of(&[3.0]).unwrap().standard_deviation, None);
-    assert_eq!(spread_of(&[]), None);
-    assert_eq!(spread_of(&[1.0, f64::NAN]), None);
+    assert_eq!(value_spread(&[3.0]).unwrap().standard_deviation, None);
+    assert_eq!(value_spread(&[]), None);
+    assert_eq!(value_spread(&[1.0, f64::NAN]), None);
 }
 
 #[test]
 fn a_stray_run_is_an_outlier_and_a_harmless_microsecond_is_not() {
-    assert_eq!(spread_of(&[1.0, 1.01, 0.99, 1.02, 3.0, 1.0]).unwrap().outliers, [4]);
-    assert!(spread_of(&[1.0, 1.0, 1.0, 1.0, 1.000_01, 1.0]).unwrap().outliers.is_empty());
-    assert_eq!(spread_of(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0]).unwrap().outliers, [7]);
-    assert!(spread_of(&[1.0, 9.0, 1.0]).unwrap().outliers.is_empty(), "three are too few to stand out from");
+    assert_eq!(value_spread(&[1.0, 1.01, 0.99, 1.02, 3.0, 1.0]).unwrap().outliers, [4]);
+    assert!(value_spread(&[1.0, 1.0, 1.0, 1.0, 1.000_01, 1.0]).unwrap().outliers.is_empty());
+    assert_eq!(value_spread(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0]).unwrap().outliers, [7]);
+    assert!(
+        value_spread(&[1.0, 9.0, 1.0]).unwrap().outliers.is_empty(),
+        "three are too few to stand out from"
+    );
 }
 
 #[test]
@@ -83,8 +86,8 @@ fn only_runs_that_count_are_counted() {
     runs[6].exit.as_mut().unwrap().code = Some(1);
     let spread = batch_spread(&runs).unwrap();
     assert_eq!((spread.runs.len(), spread.left_out), (5, 2));
-    let wall = spread.fields.iter().find(|it| it.field == Field::WallSeconds).unwrap();
+    let wall = spread.fields.iter().find(|it| it.field == SummaryField::WallSeconds).unwrap();
     assert_eq!((wall.spread.n, wall.spread.max), (5, 1.0));
-    assert!(spread.fields.iter().all(|it| it.field != Field::EnergyJoules), "absent is not 0");
+    assert!(spread.fields.iter().all(|it| it.field != SummaryField::EnergyJoules), "absent is not 0");
     assert!(batch_spread(&[]).unwrap().fields.is_empty());
 }

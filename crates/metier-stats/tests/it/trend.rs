@@ -1,9 +1,9 @@
 //! Histories of workloads on devices: grouping, excluded runs, circumstances of a change.
 
 use crate::common::{run, timed};
-use metier_stats::trend::{TrendState, Trends};
-use metier_stats::{ChangeOptions, Figure, trends};
-use metier_types::{BatchId, Cause, Digest, Run, Stage, Timestamp};
+use metier_stats::trend::{TrendReport, TrendState};
+use metier_stats::{ChangeOptions, TrendMetric, find_trends};
+use metier_types::{AppStage, BatchId, ContentDigest, ExitCause, Run, UtcTimestamp};
 use serde_json::json;
 
 /// Ten runs of 1 s and ten of 1.2 s, an hour apart, each a batch; the executable changed with the
@@ -12,13 +12,14 @@ fn history() -> Vec<Run> {
     (0..20u32)
         .map(|at| {
             let mut run = timed(if at < 10 { 1.0 } else { 1.2 } + 0.001 * f64::from(at % 4));
-            run.started = Timestamp::from_second(1_700_000_000 + i64::from(at) * 3600).unwrap();
+            run.started = UtcTimestamp::from_second(1_700_000_000 + i64::from(at) * 3600).unwrap();
             run.batch = BatchId::new();
             let digest = if at < 10 { "a" } else { "b" }.repeat(64);
-            run.context.executable_digest = Some(format!("sha256:{digest}").parse::<Digest>().unwrap());
+            run.context.executable_digest =
+                Some(format!("sha256:{digest}").parse::<ContentDigest>().unwrap());
             run.context.environment_digest = Some(
                 format!("sha256:{}", (at / 10 + u32::from(at == 3)).to_string().repeat(64))
-                    .parse::<Digest>()
+                    .parse::<ContentDigest>()
                     .unwrap(),
             );
             run
@@ -26,8 +27,8 @@ fn history() -> Vec<Run> {
         .collect()
 }
 
-fn wall(runs: &[Run]) -> Trends {
-    trends(runs, &"wall".parse().unwrap(), &ChangeOptions::default()).unwrap()
+fn wall(runs: &[Run]) -> TrendReport {
+    find_trends(runs, &"wall".parse().unwrap(), &ChangeOptions::default()).unwrap()
 }
 
 #[test]
@@ -60,9 +61,9 @@ fn a_change_names_its_first_run_its_size_and_what_changed_with_it() {
         change.suspects.iter().map(|it| (it.code.as_str(), it.is_clean)).collect();
     assert_eq!(suspects, [("executable-differs", true), ("environment-differs", false)]);
     assert_eq!(trend.level.n, 10);
-    assert_eq!(trend.regressions(10, true).0.len(), 1);
-    assert_eq!(trend.regressions(9, true).0.len(), 0);
-    assert_eq!(trend.regressions(10, false).0.len(), 0);
+    assert_eq!(trend.find_regressions(10, true).0.len(), 1);
+    assert_eq!(trend.find_regressions(9, true).0.len(), 0);
+    assert_eq!(trend.find_regressions(10, false).0.len(), 0);
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn runs_that_do_not_count_are_counted_and_too_few_are_told_with_the_reason() {
     let mut runs = history();
     runs[0].context.warmup = true;
     runs[1].exit.as_mut().unwrap().code = Some(1);
-    runs[2].exit.as_mut().unwrap().cause = Cause::Timeout;
+    runs[2].exit.as_mut().unwrap().cause = ExitCause::Timeout;
     runs[3].summary.wall_seconds = None;
     let trend = &wall(&runs).trends[0];
     assert_eq!((trend.points.len(), trend.left_out, trend.without_value), (16, 3, 1));
@@ -104,13 +105,13 @@ fn a_stage_of_the_application_has_a_history_too() {
         let stage = json!({ "name": "infer", "kind": "duration", "source": "lines", "count": 9, "rate_per_second": 3.0,
             "sum": null, "mean": null, "min": null, "p50": null, "p95": p95, "p99": null, "max": null,
             "cpu_seconds_per_item": null, "joules_per_item": null });
-        run.stages.push(serde_json::from_value::<Stage>(stage).unwrap());
+        run.stages.push(serde_json::from_value::<AppStage>(stage).unwrap());
     }
-    let figure: Figure = "stage:infer:p95".parse().unwrap();
-    let found = trends(&runs, &figure, &ChangeOptions::default()).unwrap();
+    let figure: TrendMetric = "stage:infer:p95".parse().unwrap();
+    let found = find_trends(&runs, &figure, &ChangeOptions::default()).unwrap();
     assert_eq!((found.metric.as_str(), found.trends[0].changes[0].at), ("stage:infer:p95", 10));
-    let figure: Figure = "stage:absent:p95".parse().unwrap();
-    let found = trends(&runs, &figure, &ChangeOptions::default()).unwrap();
+    let figure: TrendMetric = "stage:absent:p95".parse().unwrap();
+    let found = find_trends(&runs, &figure, &ChangeOptions::default()).unwrap();
     assert_eq!((found.trends[0].state, found.trends[0].without_value), (TrendState::TooFewRuns, 20));
 }
 
@@ -126,6 +127,6 @@ fn two_batches_alone_carry_a_warning_and_the_record_reads_back() {
     assert!(wall(&history()).trends[0].warnings.is_empty());
     let json = serde_json::to_value(&trends).unwrap();
     assert_eq!(json["schema"], "metier.trend/1");
-    assert_eq!(serde_json::from_value::<Trends>(json).unwrap(), trends);
+    assert_eq!(serde_json::from_value::<TrendReport>(json).unwrap(), trends);
     assert!(wall(&[run()]).trends[0].because.is_some());
 }

@@ -5,13 +5,13 @@ use std::io::BufRead;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use metier_types::{Digest, Run, RunId, RunState, Series, Values};
+use metier_types::{ColumnValues, ContentDigest, Run, RunId, RunState, Series};
 use sha2::{Digest as _, Sha256};
 
 use super::error::refuse;
 use super::lines::{ArchiveLine, ArchiveLines};
 use super::{ArchiveError, ArtefactPart, MOST_RUNS, PART_BYTES};
-use crate::Store;
+use crate::RecordStore;
 
 /// What an archive holds.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct ArchiveContents {
 }
 
 /// Looks at a whole archive. Says what it holds, or the first thing that is wrong with it.
-pub fn check(archive: impl BufRead, store: &Store) -> Result<ArchiveContents, ArchiveError> {
+pub fn check(archive: impl BufRead, store: &RecordStore) -> Result<ArchiveContents, ArchiveError> {
     let mut lines = ArchiveLines::new(archive);
     let mut checker = ArchiveChecker::new(store);
     while let Some(line) = lines.next()? {
@@ -33,11 +33,11 @@ pub fn check(archive: impl BufRead, store: &Store) -> Result<ArchiveContents, Ar
 }
 
 struct ArchiveChecker<'a> {
-    store: &'a Store,
+    store: &'a RecordStore,
     contents: ArchiveContents,
     runs: BTreeSet<RunId>,
     /// Files that are complete.
-    files: BTreeMap<Digest, u64>,
+    files: BTreeMap<ContentDigest, u64>,
     /// The file whose parts are coming.
     coming: Option<PartialArtefact>,
     /// The run whose series are coming, and what the store has of it, where it has it.
@@ -47,14 +47,14 @@ struct ArchiveChecker<'a> {
 }
 
 struct PartialArtefact {
-    digest: Digest,
+    digest: ContentDigest,
     size: u64,
     offset: u64,
     hash: Sha256,
 }
 
 impl<'a> ArchiveChecker<'a> {
-    fn new(store: &'a Store) -> Self {
+    fn new(store: &'a RecordStore) -> Self {
         Self {
             store,
             contents: ArchiveContents::default(),
@@ -139,7 +139,7 @@ impl<'a> ArchiveChecker<'a> {
             self.coming = Some(coming);
             return Ok(());
         }
-        let found = Digest::from_bytes(coming.hash.finalize().into());
+        let found = ContentDigest::from_bytes(coming.hash.finalize().into());
         if found != part.digest {
             refuse!(
                 "field digest: {} was announced, the content has {found}; the archive is damaged",
@@ -199,7 +199,7 @@ impl<'a> ArchiveChecker<'a> {
                 series.run
             );
         }
-        if let Some(defect) = series.defect() {
+        if let Some(defect) = series.find_defect() {
             refuse!("field columns: {defect}");
         }
         if !names.insert(series.name.clone()) {
@@ -269,8 +269,8 @@ fn zero_absent(series: &mut Series) {
     for column in &mut series.columns {
         for row in column.absent.iter().map(|row| *row as usize) {
             match &mut column.values {
-                Values::Integer(values) => values.get_mut(row).into_iter().for_each(|value| *value = 0),
-                Values::Float(values) => values.get_mut(row).into_iter().for_each(|value| *value = 0.0),
+                ColumnValues::Integer(values) => values.get_mut(row).into_iter().for_each(|value| *value = 0),
+                ColumnValues::Float(values) => values.get_mut(row).into_iter().for_each(|value| *value = 0.0),
             }
         }
     }

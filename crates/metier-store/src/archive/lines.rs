@@ -72,8 +72,8 @@ struct LineSchema {
 
 fn parse(text: &[u8]) -> Result<ArchiveLine, ArchiveError> {
     let head: LineSchema = serde_json::from_slice(text).map_err(|error| {
-        let said = said(&error);
-        ArchiveError::Content(format!("not a JSON object ({said}); want an archive of `metier export`"))
+        let text = said(&error);
+        ArchiveError::Content(format!("not a JSON object ({text}); want an archive of `metier export`"))
     })?;
     let Some(schema) = head.schema else {
         refuse!("field schema: missing; want an archive of `metier export`")
@@ -103,10 +103,10 @@ fn said(error: &serde_json::Error) -> String {
 
 fn record<T: DeserializeOwned>(text: &[u8]) -> Result<T, ArchiveError> {
     serde_json::from_slice(text).map_err(|error| {
-        let said = said(&error);
-        match serde_json::from_slice::<Value>(text).ok().and_then(|value| culprit::<T>(&value, &said)) {
-            Some(field) => ArchiveError::Content(format!("field {field}: {said}")),
-            None => ArchiveError::Content(said),
+        let name_text = said(&error);
+        match serde_json::from_slice::<Value>(text).ok().and_then(|value| culprit::<T>(&value, &name_text)) {
+            Some(field) => ArchiveError::Content(format!("field {field}: {name_text}")),
+            None => ArchiveError::Content(name_text),
         }
     })
 }

@@ -23,8 +23,8 @@ mod lines;
 mod read;
 mod write;
 
-use metier_types::schema::{Schema, Versioned};
-use metier_types::{Bytes, Digest, Extra};
+use metier_types::schema::{RecordSchema, VersionedRecord};
+use metier_types::{Bytes, ContentDigest, ExtraFields};
 use serde::{Deserialize, Serialize};
 
 pub use check::{ArchiveContents, check};
@@ -41,32 +41,32 @@ const MOST_RUNS: usize = 1_000_000;
 #[derive(Debug, Serialize, Deserialize)]
 struct ArchiveHead {
     /// `metier.export/1`.
-    schema: Schema<ArchiveHead>,
+    schema: RecordSchema<ArchiveHead>,
     /// The version of the program that wrote it.
     metier: Option<String>,
     /// Fields of later versions.
     #[serde(flatten)]
-    extra: Extra,
+    extra: ExtraFields,
 }
 
-impl Versioned for ArchiveHead {
+impl VersionedRecord for ArchiveHead {
     const SCHEMA: &'static str = "metier.export/1";
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct ArchiveEnd {
     /// `metier.export-end/1`.
-    schema: Schema<ArchiveEnd>,
+    schema: RecordSchema<ArchiveEnd>,
     /// How many runs there were.
     runs: u64,
     /// How many lines, this one included.
     lines: u64,
     /// Fields of later versions.
     #[serde(flatten)]
-    extra: Extra,
+    extra: ExtraFields,
 }
 
-impl Versioned for ArchiveEnd {
+impl VersionedRecord for ArchiveEnd {
     const SCHEMA: &'static str = "metier.export-end/1";
 }
 
@@ -74,8 +74,8 @@ impl Versioned for ArchiveEnd {
 #[derive(Debug, Serialize, Deserialize)]
 struct ArtefactPart {
     /// `metier.artefact/1`.
-    schema: Schema<ArtefactPart>,
-    digest: Digest,
+    schema: RecordSchema<ArtefactPart>,
+    digest: ContentDigest,
     /// The size of the whole.
     size_bytes: Bytes,
     /// Where this part begins.
@@ -83,9 +83,9 @@ struct ArtefactPart {
     base64: String,
     /// Fields of later versions.
     #[serde(flatten)]
-    extra: Extra,
+    extra: ExtraFields,
 }
 
-impl Versioned for ArtefactPart {
+impl VersionedRecord for ArtefactPart {
     const SCHEMA: &'static str = "metier.artefact/1";
 }

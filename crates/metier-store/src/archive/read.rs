@@ -8,12 +8,12 @@ use super::check::{ArchiveContents, decode};
 use super::error::refuse;
 use super::lines::{ArchiveLine, ArchiveLines};
 use super::{ArchiveError, ArtefactPart};
-use crate::Store;
+use crate::RecordStore;
 
 /// Writes an archive that was checked into the store; `done` is told after each run.
 pub fn import(
     archive: impl BufRead,
-    store: &Store,
+    store: &RecordStore,
     contents: &ArchiveContents,
     mut done: impl FnMut(),
 ) -> Result<(), ArchiveError> {
@@ -54,7 +54,7 @@ fn changed() -> ArchiveError {
 }
 
 /// What was seen last is what holds.
-fn put_device(store: &Store, device: &Device) -> Result<(), ArchiveError> {
+fn put_device(store: &RecordStore, device: &Device) -> Result<(), ArchiveError> {
     match store.device(&device.id)? {
         Some(known) if known.seen >= device.seen => Ok(()),
         _ => Ok(store.put_device(device)?),
@@ -62,7 +62,7 @@ fn put_device(store: &Store, device: &Device) -> Result<(), ArchiveError> {
 }
 
 /// What the store knows of a workload stays, except that it may have been seen earlier elsewhere.
-fn put_workload(store: &Store, workload: &Workload) -> Result<(), ArchiveError> {
+fn put_workload(store: &RecordStore, workload: &Workload) -> Result<(), ArchiveError> {
     match store.workload(&workload.id)? {
         None => Ok(store.put_workload(workload)?),
         Some(known) if workload.first_seen < known.first_seen => {
@@ -73,7 +73,7 @@ fn put_workload(store: &Store, workload: &Workload) -> Result<(), ArchiveError> 
 }
 
 fn put_file<R: BufRead>(
-    store: &Store,
+    store: &RecordStore,
     first: ArtefactPart,
     lines: &mut ArchiveLines<R>,
 ) -> Result<(), ArchiveError> {

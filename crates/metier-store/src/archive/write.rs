@@ -5,12 +5,12 @@ use std::io::{self, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use metier_types::schema::Schema;
-use metier_types::{ArtefactRef, Bytes, DeviceId, Digest, Extra, RunId, WorkloadId};
+use metier_types::schema::RecordSchema;
+use metier_types::{ArtefactRef, Bytes, ContentDigest, DeviceId, ExtraFields, RunId, WorkloadId};
 use serde::Serialize;
 
 use super::{ArchiveEnd, ArchiveError, ArchiveHead, ArtefactPart, PART_BYTES};
-use crate::Store;
+use crate::RecordStore;
 
 /// A run to export, and what it refers to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,28 +37,28 @@ impl ArchiveWriter<'_> {
 
 /// Writes the runs with all that belongs to them; `done` is told after each.
 pub fn export(
-    store: &Store,
-    wanted: &BTreeSet<ExportedRun>,
+    store: &RecordStore,
+    exported_runs: &BTreeSet<ExportedRun>,
     out: &mut dyn Write,
     mut done: impl FnMut(),
 ) -> Result<(), ArchiveError> {
     let mut lines = ArchiveWriter { out, written: 0 };
     let metier = Some(env!("CARGO_PKG_VERSION").to_string());
-    lines.add(&ArchiveHead { schema: Schema::new(), metier, extra: Extra::new() })?;
-    let devices: BTreeSet<&DeviceId> = wanted.iter().map(|wanted| &wanted.device).collect();
+    lines.add(&ArchiveHead { schema: RecordSchema::new(), metier, extra: ExtraFields::new() })?;
+    let devices: BTreeSet<&DeviceId> = exported_runs.iter().map(|run| &run.device).collect();
     for id in devices {
         if let Some(device) = store.device(id)? {
             lines.add(&device)?;
         }
     }
-    let workloads: BTreeSet<&WorkloadId> = wanted.iter().map(|wanted| &wanted.workload).collect();
+    let workloads: BTreeSet<&WorkloadId> = exported_runs.iter().map(|run| &run.workload).collect();
     for id in workloads {
         if let Some(workload) = store.workload(id)? {
             lines.add(&workload)?;
         }
     }
     let mut files = BTreeSet::new();
-    for ExportedRun { run: id, .. } in wanted {
+    for ExportedRun { run: id, .. } in exported_runs {
         let run = store
             .run(*id)?
             .ok_or_else(|| ArchiveError::Content(format!("run {id} was removed while it was exported")))?;
@@ -74,12 +74,16 @@ pub fn export(
         }
         done();
     }
-    let (runs, all) = (wanted.len() as u64, lines.written + 1);
-    lines.add(&ArchiveEnd { schema: Schema::new(), runs, lines: all, extra: Extra::new() })
+    let (runs, all) = (exported_runs.len() as u64, lines.written + 1);
+    lines.add(&ArchiveEnd { schema: RecordSchema::new(), runs, lines: all, extra: ExtraFields::new() })
 }
 
 /// Writes a file of a run in parts.
-fn file(store: &Store, artefact: &ArtefactRef, lines: &mut ArchiveWriter<'_>) -> Result<(), ArchiveError> {
+fn file(
+    store: &RecordStore,
+    artefact: &ArtefactRef,
+    lines: &mut ArchiveWriter<'_>,
+) -> Result<(), ArchiveError> {
     let mut parts = PartsWriter {
         lines,
         digest: artefact.digest,
@@ -87,7 +91,7 @@ fn file(store: &Store, artefact: &ArtefactRef, lines: &mut ArchiveWriter<'_>) ->
         offset: 0,
         buffer: Vec::new(),
     };
-    store.artefact(&artefact.digest, &mut parts)?;
+    store.read_artefact(&artefact.digest, &mut parts)?;
     // An empty file has one empty part, so that it is not forgotten.
     if !parts.buffer.is_empty() || parts.offset == 0 {
         parts.emit()?;
@@ -98,7 +102,7 @@ fn file(store: &Store, artefact: &ArtefactRef, lines: &mut ArchiveWriter<'_>) ->
 /// Cuts what is written to it into parts.
 struct PartsWriter<'a, 'b> {
     lines: &'a mut ArchiveWriter<'b>,
-    digest: Digest,
+    digest: ContentDigest,
     size: Bytes,
     offset: u64,
     buffer: Vec<u8>,
@@ -107,12 +111,12 @@ struct PartsWriter<'a, 'b> {
 impl PartsWriter<'_, '_> {
     fn emit(&mut self) -> Result<(), ArchiveError> {
         self.lines.add(&ArtefactPart {
-            schema: Schema::new(),
+            schema: RecordSchema::new(),
             digest: self.digest,
             size_bytes: self.size,
             offset: self.offset,
             base64: STANDARD.encode(&self.buffer),
-            extra: Extra::new(),
+            extra: ExtraFields::new(),
         })?;
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();

@@ -17,7 +17,7 @@
 //!
 //! body:   run id (16 bytes) · name (text) · other fields as a JSON object (text; empty if none)
 //!         · rows (varint) · number of columns (varint) · times (integer page) · each column
-//! column: name (text) · kind (0 counter, 1 gauge) · unit (byte, see `UNITS`)
+//! column: name (text) · kind (0 counter, 1 gauge) · unit (byte, see `UNIT_BY_CODE`)
 //!         · type (0 integer, 1 float) · number of absent ranges (varint)
 //!         · each: gap since the last range's end, length - 1 (varints)
 //!         · integer page or float page
@@ -33,33 +33,33 @@
 //! a few instructions per value; LZ4 then removes repetitions. A general compressor alone gives
 //! larger output and is slower.
 //!
-//! Decoding allocates no more than [`Limits`] and the input length allow. It returns an error for
+//! Decoding allocates no more than [`DecodeLimits`] and the input length allow. It returns an error for
 //! anything that [`encode`] does not write.
 
-mod bits;
-mod float;
-mod integer;
-mod wire;
+mod bit_packing;
+mod byte_reader;
+mod float_page;
+mod integer_page;
 
-use metier_types::{Column, Extra, Kind, RunId, Series, Unit, Values};
-use wire::{Reader, put_text, put_varint, xxh64};
+use byte_reader::{ByteReader, put_text, put_varint, xxh64};
+use metier_types::{ColumnKind, ColumnUnit, ColumnValues, ExtraFields, RunId, Series, SeriesColumn};
 
 const MAGIC: &[u8; 4] = b"mser";
-const VERSION: u8 = 1;
-const HEAD: usize = 20;
+const CODEC_VERSION: u8 = 1;
+const HEADER_BYTES: usize = 20;
 
 /// Units by their code. New units are added only at the end.
-const UNITS: [Unit; 10] = [
-    Unit::Nanoseconds,
-    Unit::Seconds,
-    Unit::Bytes,
-    Unit::Joules,
-    Unit::Microjoules,
-    Unit::Watts,
-    Unit::Ratio,
-    Unit::Hertz,
-    Unit::Celsius,
-    Unit::Count,
+const UNIT_BY_CODE: [ColumnUnit; 10] = [
+    ColumnUnit::Nanoseconds,
+    ColumnUnit::Seconds,
+    ColumnUnit::Bytes,
+    ColumnUnit::Joules,
+    ColumnUnit::Microjoules,
+    ColumnUnit::Watts,
+    ColumnUnit::Ratio,
+    ColumnUnit::Hertz,
+    ColumnUnit::Celsius,
+    ColumnUnit::Count,
 ];
 
 /// Reasons why bytes cannot be decoded or a series cannot be encoded.
@@ -87,14 +87,14 @@ pub enum CodecError {
 
 /// Size limits of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecodeLimits {
     pub rows: u32,
     pub columns: u32,
     /// Number of values including times: rows × (columns + 1).
     pub values: u64,
 }
 
-impl Default for Limits {
+impl Default for DecodeLimits {
     /// 4 Mi rows, 4096 columns, 32 Mi values (256 MiB).
     fn default() -> Self {
         Self { rows: 1 << 22, columns: 4096, values: 1 << 25 }
@@ -107,7 +107,7 @@ fn check_limit(what: &'static str, got: u64, limit: u64) -> Result<(), CodecErro
 
 /// Encodes a series. Times need not ascend. All columns must be as long as the times, and absent
 /// rows must be ascending row numbers.
-pub fn encode(series: &Series) -> Result<Vec<u8>, CodecError> {
+pub fn encode_series(series: &Series) -> Result<Vec<u8>, CodecError> {
     encode_rows(series, 0..series.times.len())
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn encode_rows(series: &Series, rows: std::ops::Range<usize>) -> Resu
     check_limit("rows", times.len() as u64, u64::from(u32::MAX))?;
     let mut out = Vec::with_capacity(256 + times.len() * (series.columns.len() + 1) * 2);
     out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&[VERSION, 0, 0, 0]);
+    out.extend_from_slice(&[CODEC_VERSION, 0, 0, 0]);
     out.extend_from_slice(&[0; 12]);
     out.extend_from_slice(series.run.as_bytes());
     put_text(&mut out, &series.name);
@@ -130,16 +130,16 @@ pub(crate) fn encode_rows(series: &Series, rows: std::ops::Range<usize>) -> Resu
     }
     put_varint(&mut out, times.len() as u64);
     put_varint(&mut out, series.columns.len() as u64);
-    integer::encode(times, &mut out);
+    integer_page::encode_integers(times, &mut out);
     for column in &series.columns {
         encode_column(series, column, rows.clone(), &mut out)?;
     }
-    let length = u32::try_from(out.len() - HEAD).map_err(|_| CodecError::TooLarge {
+    let length = u32::try_from(out.len() - HEADER_BYTES).map_err(|_| CodecError::TooLarge {
         what: "bytes of a series",
         got: out.len() as u64,
         limit: u64::from(u32::MAX),
     })?;
-    let sum = xxh64(&out[HEAD..]);
+    let sum = xxh64(&out[HEADER_BYTES..]);
     out[8..12].copy_from_slice(&length.to_le_bytes());
     out[12..20].copy_from_slice(&sum.to_le_bytes());
     Ok(out)
@@ -147,7 +147,7 @@ pub(crate) fn encode_rows(series: &Series, rows: std::ops::Range<usize>) -> Resu
 
 fn encode_column(
     series: &Series,
-    column: &Column,
+    column: &SeriesColumn,
     rows: std::ops::Range<usize>,
     out: &mut Vec<u8>,
 ) -> Result<(), CodecError> {
@@ -163,14 +163,14 @@ fn encode_column(
     }
     put_text(out, &column.name);
     out.push(match column.kind {
-        Kind::Counter => 0,
-        Kind::Gauge => 1,
+        ColumnKind::Counter => 0,
+        ColumnKind::Gauge => 1,
     });
-    let unit = UNITS.iter().position(|unit| *unit == column.unit);
+    let unit = UNIT_BY_CODE.iter().position(|unit| *unit == column.unit);
     out.push(unit.ok_or_else(|| misshapen("its unit has no byte in the codec"))? as u8);
     out.push(match column.values {
-        Values::Integer(_) => 0,
-        Values::Float(_) => 1,
+        ColumnValues::Integer(_) => 0,
+        ColumnValues::Float(_) => 1,
     });
     let ranges = absent_ranges(&column.absent, &rows);
     put_varint(out, ranges.len() as u64);
@@ -181,8 +181,8 @@ fn encode_column(
         end = start + length;
     }
     match &column.values {
-        Values::Integer(values) => integer::encode(&values[rows], out),
-        Values::Float(values) => float::encode(&values[rows], out),
+        ColumnValues::Integer(values) => integer_page::encode_integers(&values[rows], out),
+        ColumnValues::Float(values) => float_page::encode_floats(&values[rows], out),
     }
     Ok(())
 }
@@ -202,24 +202,24 @@ fn absent_ranges(absent: &[u32], rows: &std::ops::Range<usize>) -> Vec<(u32, u32
 }
 
 /// Decodes bytes that [`encode`] wrote.
-pub fn decode(bytes: &[u8], limits: Limits) -> Result<Series, CodecError> {
-    let mut table = Table::open(bytes, limits)?;
+pub fn decode_series(bytes: &[u8], limits: DecodeLimits) -> Result<Series, CodecError> {
+    let mut table = SeriesDecoder::open(bytes, limits)?;
     let mut series = Series::new(table.run, table.name);
-    series.extra = table.extra()?;
-    table.integers(&mut series.times)?;
-    while let Some(head) = table.column()? {
+    series.extra = table.parse_extra_fields()?;
+    table.decode_integers(&mut series.times)?;
+    while let Some(head) = table.next_column()? {
         let values = if head.is_float {
             let mut values = Vec::new();
-            table.floats(&mut values)?;
-            Values::Float(values)
+            table.decode_floats(&mut values)?;
+            ColumnValues::Float(values)
         } else {
             let mut values = Vec::new();
-            table.integers(&mut values)?;
-            Values::Integer(values)
+            table.decode_integers(&mut values)?;
+            ColumnValues::Integer(values)
         };
         let mut absent = Vec::new();
-        head.absent_rows(0, &mut absent);
-        series.columns.push(Column {
+        head.append_absent_rows(0, &mut absent);
+        series.columns.push(SeriesColumn {
             name: head.name.to_string(),
             kind: head.kind,
             unit: head.unit,
@@ -231,48 +231,48 @@ pub fn decode(bytes: &[u8], limits: Limits) -> Result<Series, CodecError> {
 }
 
 /// Number of rows in encoded bytes.
-pub(crate) fn rows(bytes: &[u8], limits: Limits) -> Result<usize, CodecError> {
-    Table::open(bytes, limits).map(|table| table.rows)
+pub(crate) fn count_rows(bytes: &[u8], limits: DecodeLimits) -> Result<usize, CodecError> {
+    SeriesDecoder::open(bytes, limits).map(|table| table.rows)
 }
 
 /// A validated series whose pages are decoded in order: the times first, then each column after its
 /// header. Values are appended to vectors of the caller.
-pub(crate) struct Table<'a> {
+pub(crate) struct SeriesDecoder<'a> {
     pub run: RunId,
     pub name: &'a str,
     pub rows: usize,
     extra: &'a str,
     columns_left: u64,
-    reader: Reader<'a>,
+    reader: ByteReader<'a>,
 }
 
 /// The header of a column.
-pub(crate) struct ColumnHead<'a> {
+pub(crate) struct ColumnHeader<'a> {
     pub name: &'a str,
-    pub kind: Kind,
-    pub unit: Unit,
+    pub kind: ColumnKind,
+    pub unit: ColumnUnit,
     pub is_float: bool,
     ranges: Vec<(u32, u32)>,
 }
 
-impl ColumnHead<'_> {
+impl ColumnHeader<'_> {
     /// Appends the absent rows, offset by `first`.
-    pub fn absent_rows(&self, first: u32, into: &mut Vec<u32>) {
+    pub fn append_absent_rows(&self, first: u32, into: &mut Vec<u32>) {
         for (start, length) in &self.ranges {
             into.extend((*start..*start + *length).map(|row| row.saturating_add(first)));
         }
     }
 }
 
-impl<'a> Table<'a> {
-    pub fn open(bytes: &'a [u8], limits: Limits) -> Result<Self, CodecError> {
-        let mut head = Reader::new(bytes);
+impl<'a> SeriesDecoder<'a> {
+    pub fn open(bytes: &'a [u8], limits: DecodeLimits) -> Result<Self, CodecError> {
+        let mut head = ByteReader::new(bytes);
         if head.take(4)? != MAGIC {
             return Err(CodecError::Damaged("does not start as a series does"));
         }
         match head.take(4)? {
-            [VERSION, 0, 0, 0] => {}
-            [VERSION, ..] => return Err(CodecError::Damaged("reserved bytes are set")),
+            [CODEC_VERSION, 0, 0, 0] => {}
+            [CODEC_VERSION, ..] => return Err(CodecError::Damaged("reserved bytes are set")),
             [version, ..] => return Err(CodecError::Newer(*version)),
             [] => return Err(CodecError::Damaged("no version")),
         }
@@ -285,7 +285,7 @@ impl<'a> Table<'a> {
         if xxh64(body) != sum {
             return Err(CodecError::Damaged("the checksum is wrong"));
         }
-        let mut reader = Reader::new(body);
+        let mut reader = ByteReader::new(body);
         let run = uuid::Uuid::from_bytes(reader.array()?);
         let run = run.to_string().parse().map_err(|_| CodecError::Damaged("its run has no id"))?;
         let name = reader.text()?;
@@ -299,26 +299,26 @@ impl<'a> Table<'a> {
     }
 
     /// Fields that a later version added.
-    pub fn extra(&self) -> Result<Extra, CodecError> {
+    pub fn parse_extra_fields(&self) -> Result<ExtraFields, CodecError> {
         if self.extra.is_empty() {
-            return Ok(Extra::new());
+            return Ok(ExtraFields::new());
         }
         serde_json::from_str(self.extra)
             .map_err(|_| CodecError::Damaged("other fields are not a JSON object"))
     }
 
     /// Decodes the next page as integers.
-    pub fn integers(&mut self, into: &mut Vec<i64>) -> Result<(), CodecError> {
-        integer::decode(&mut self.reader, self.rows, into)
+    pub fn decode_integers(&mut self, into: &mut Vec<i64>) -> Result<(), CodecError> {
+        integer_page::decode_integers(&mut self.reader, self.rows, into)
     }
 
     /// Decodes the next page as floats.
-    pub fn floats(&mut self, into: &mut Vec<f64>) -> Result<(), CodecError> {
-        float::decode(&mut self.reader, self.rows, into)
+    pub fn decode_floats(&mut self, into: &mut Vec<f64>) -> Result<(), CodecError> {
+        float_page::decode_floats(&mut self.reader, self.rows, into)
     }
 
     /// Reads the header of the next column; `None` after the last.
-    pub fn column(&mut self) -> Result<Option<ColumnHead<'a>>, CodecError> {
+    pub fn next_column(&mut self) -> Result<Option<ColumnHeader<'a>>, CodecError> {
         if self.columns_left == 0 {
             return if self.reader.rest().is_empty() {
                 Ok(None)
@@ -329,11 +329,12 @@ impl<'a> Table<'a> {
         self.columns_left -= 1;
         let name = self.reader.text()?;
         let kind = match self.reader.byte()? {
-            0 => Kind::Counter,
-            1 => Kind::Gauge,
+            0 => ColumnKind::Counter,
+            1 => ColumnKind::Gauge,
             _ => return Err(CodecError::Damaged("unknown kind of column")),
         };
-        let unit = *UNITS.get(self.reader.byte()? as usize).ok_or(CodecError::Damaged("unknown unit"))?;
+        let unit =
+            *UNIT_BY_CODE.get(self.reader.byte()? as usize).ok_or(CodecError::Damaged("unknown unit"))?;
         let is_float = match self.reader.byte()? {
             0 => false,
             1 => true,
@@ -354,7 +355,7 @@ impl<'a> Table<'a> {
             }
             ranges.push((start as u32, length as u32));
         }
-        Ok(Some(ColumnHead { name, kind, unit, is_float, ranges }))
+        Ok(Some(ColumnHeader { name, kind, unit, is_float, ranges }))
     }
 }
 

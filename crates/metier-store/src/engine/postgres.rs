@@ -19,15 +19,15 @@ use ::postgres::types::{ToSql, Type};
 use ::postgres::{Client, Config, NoTls, Statement};
 use metier_types::Bytes;
 
-use super::{Access, Cell, Row, SCHEMA_VERSION, Session, Value};
-use crate::{Error, Health};
+use super::{SCHEMA_VERSION, SqlCell, SqlRow, SqlTransaction, SqlValue, TransactionMode};
+use crate::{Error, StoreHealth};
 
 /// Maximum time to connect.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of cached prepared statements. There are about 60, and more only through
 /// combinations of filters.
-const STATEMENTS_KEPT: usize = 200;
+const MAX_PREPARED_STATEMENTS: usize = 200;
 
 /// Key of the advisory lock: `mtir` twice, unlikely to collide with other programs.
 const MIGRATION_LOCK: i64 = 0x6d74_6972_6d74_6972;
@@ -38,11 +38,11 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../migrations/3.postgres.sql"),
 ];
 
-const TABLES: &str = "'run','tag','chunk','block','artefact','artefact_part','run_artefact','device','workload','memo',\
+const TABLE_NAMES: &str = "'run','tag','chunk','block','artefact','artefact_part','run_artefact','device','workload','memo',\
     'session','session_log','session_lane','passport','predictor','trial'";
 
 /// A connection to a server.
-pub(crate) struct Postgres {
+pub(crate) struct PostgresEngine {
     client: Client,
     statements: HashMap<String, Statement>,
     url: String,
@@ -51,7 +51,7 @@ pub(crate) struct Postgres {
     read_only: bool,
 }
 
-impl Postgres {
+impl PostgresEngine {
     /// Connects and migrates the schema to the present version.
     pub fn open(url: &str, store: &str) -> Result<Self, Error> {
         let mut this = Self::connect(url, store, false)?;
@@ -63,7 +63,7 @@ impl Postgres {
     /// Connects for reading only.
     pub fn open_read_only(url: &str, store: &str) -> Result<Self, Error> {
         let mut this = Self::connect(url, store, true)?;
-        match this.version()? {
+        match this.schema_version()? {
             None => Err(Error::Absent { store: this.store }),
             Some(found) if found < SCHEMA_VERSION => {
                 let why = format!(
@@ -76,7 +76,7 @@ impl Postgres {
     }
 
     fn connect(url: &str, store: &str, read_only: bool) -> Result<Self, Error> {
-        let client = connect(url, store, read_only)?;
+        let client = connect_client(url, store, read_only)?;
         Ok(Self {
             client,
             statements: HashMap::new(),
@@ -88,14 +88,14 @@ impl Postgres {
     }
 
     /// Schema version; `None` in a database without a store.
-    fn version(&mut self) -> Result<Option<i64>, Error> {
+    fn schema_version(&mut self) -> Result<Option<i64>, Error> {
         let there =
-            self.row("SELECT count(*) FROM pg_class WHERE oid = to_regclass('metier_schema')", &[])?;
-        if there.is_none_or(|mut row| row.int() == 0) {
+            self.query_row("SELECT count(*) FROM pg_class WHERE oid = to_regclass('metier_schema')", &[])?;
+        if there.is_none_or(|mut row| row.next_int() == 0) {
             return Ok(None);
         }
-        let version = self.row("SELECT max(version) FROM metier_schema", &[])?;
-        Ok(version.map(|mut row| row.int()))
+        let version = self.query_row("SELECT max(version) FROM metier_schema", &[])?;
+        Ok(version.map(|mut row| row.next_int()))
     }
 
     fn refuse_newer(&self, found: i64) -> Result<(), Error> {
@@ -106,32 +106,33 @@ impl Postgres {
     }
 
     fn migrate(&mut self) -> Result<(), Error> {
-        if let Some(found) = self.version()? {
+        if let Some(found) = self.schema_version()? {
             self.refuse_newer(found)?;
             if found == SCHEMA_VERSION {
                 return Ok(());
             }
         }
-        self.transaction("bringing the schema up to date", Access::Write, &mut |session| {
-            session.rows("SELECT 1::bigint FROM pg_advisory_xact_lock(?1)", &[MIGRATION_LOCK.into()])?;
-            let version = session.version()?.unwrap_or(0);
+        self.transaction("bringing the schema up to date", TransactionMode::Write, &mut |session| {
+            session
+                .query_rows("SELECT 1::bigint FROM pg_advisory_xact_lock(?1)", &[MIGRATION_LOCK.into()])?;
+            let version = session.schema_version()?.unwrap_or(0);
             session.refuse_newer(version)?;
             if version == 0 {
-                session.script("CREATE TABLE metier_schema (version BIGINT NOT NULL)")?;
-                session.script("INSERT INTO metier_schema VALUES (0)")?;
+                session.execute_script("CREATE TABLE metier_schema (version BIGINT NOT NULL)")?;
+                session.execute_script("INSERT INTO metier_schema VALUES (0)")?;
             }
             for (number, sql) in (1..).zip(MIGRATIONS) {
                 if number > version {
-                    session.script(sql)?;
+                    session.execute_script(sql)?;
                 }
             }
-            session.run("UPDATE metier_schema SET version = ?1", &[SCHEMA_VERSION.into()])?;
+            session.execute("UPDATE metier_schema SET version = ?1", &[SCHEMA_VERSION.into()])?;
             Ok(())
         })
     }
 
-    fn script(&mut self, sql: &str) -> Result<(), Error> {
-        self.client.batch_execute(sql).map_err(|error| self.error(&error))
+    fn execute_script(&mut self, sql: &str) -> Result<(), Error> {
+        self.client.batch_execute(sql).map_err(|error| self.to_store_error(&error))
     }
 
     /// Runs `each` in a transaction that commits as a whole or not at all. Repeats it once after a
@@ -139,35 +140,35 @@ impl Postgres {
     pub fn transaction<T>(
         &mut self,
         doing: &'static str,
-        access: Access,
+        access: TransactionMode,
         each: &mut dyn FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.doing = doing;
-        if self.read_only && access == Access::Write {
+        if self.read_only && access == TransactionMode::Write {
             let why = "it was opened for reading only".to_string();
             return Err(Error::ReadOnly { store: self.store.clone(), why });
         }
-        match self.attempt(access, each) {
+        match self.try_transaction(access, each) {
             Err(_) if self.client.is_closed() => {
-                self.client = connect(&self.url, &self.store, self.read_only)?;
+                self.client = connect_client(&self.url, &self.store, self.read_only)?;
                 self.statements.clear();
-                self.attempt(access, each)
+                self.try_transaction(access, each)
             }
             done => done,
         }
     }
 
-    fn attempt<T>(
+    fn try_transaction<T>(
         &mut self,
-        access: Access,
+        access: TransactionMode,
         each: &mut dyn FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // BEGIN in a transaction left open by a panic only gives a warning from the server.
-        self.script(match access {
-            Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            Access::Write => "BEGIN",
+        self.execute_script(match access {
+            TransactionMode::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            TransactionMode::Write => "BEGIN",
         })?;
-        let done = each(self).and_then(|value| self.script("COMMIT").map(|()| value));
+        let done = each(self).and_then(|value| self.execute_script("COMMIT").map(|()| value));
         if done.is_err() && !self.client.is_closed() {
             // Report the first error, not that of the rollback.
             let _ = self.client.batch_execute("ROLLBACK");
@@ -176,26 +177,26 @@ impl Postgres {
     }
 
     /// Values for readiness checks.
-    pub fn check(&mut self) -> Result<Health, Error> {
-        self.transaction("checking", Access::Read, &mut |session| {
+    pub fn check_health(&mut self) -> Result<StoreHealth, Error> {
+        self.transaction("checking", TransactionMode::Read, &mut |session| {
             let mut row = session
-                .row(
+                .query_row(
                     &format!(
                         "SELECT current_setting('server_version'), \
                          (SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint \
                           FROM unnest(ARRAY[{}]) AS name), \
                          (SELECT count(*) FROM run)",
-                        TABLES
+                        TABLE_NAMES
                     ),
                     &[],
                 )?
-                .ok_or_else(|| session.refuse("the server returned no row"))?;
-            let (engine_version, size, runs) = (row.text(), row.int(), row.int());
-            Ok(Health {
+                .ok_or_else(|| session.engine_error("the server returned no row"))?;
+            let (engine_version, size, runs) = (row.next_text(), row.next_int(), row.next_int());
+            Ok(StoreHealth {
                 engine: "postgresql",
                 engine_version,
                 location: session.store.clone(),
-                schema_version: session.version()?.unwrap_or(0),
+                schema_version: session.schema_version()?.unwrap_or(0),
                 size_bytes: Bytes(size.max(0) as u64),
                 runs: runs.max(0) as u64,
                 read_only: session.read_only,
@@ -204,80 +205,83 @@ impl Postgres {
         })
     }
 
-    fn statement(&mut self, sql: &str) -> Result<Statement, Error> {
+    fn prepare_statement(&mut self, sql: &str) -> Result<Statement, Error> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
-        if self.statements.len() >= STATEMENTS_KEPT {
+        if self.statements.len() >= MAX_PREPARED_STATEMENTS {
             self.statements.clear();
         }
         // The SQL statements of this crate contain `?` only as parameters.
-        let statement = self.client.prepare(&sql.replace('?', "$")).map_err(|error| self.error(&error))?;
+        let statement =
+            self.client.prepare(&sql.replace('?', "$")).map_err(|error| self.to_store_error(&error))?;
         self.statements.insert(sql.to_string(), statement.clone());
         Ok(statement)
     }
 
-    fn refuse(&self, why: &str) -> Error {
+    fn engine_error(&self, why: &str) -> Error {
         Error::Engine { store: self.store.clone(), doing: self.doing, why: why.to_string() }
     }
 
-    fn error(&self, error: &::postgres::Error) -> Error {
-        translate(error, &self.store, self.doing)
+    fn to_store_error(&self, error: &::postgres::Error) -> Error {
+        convert_error(error, &self.store, self.doing)
     }
 }
 
-impl Session for Postgres {
-    fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64, Error> {
-        let statement = self.statement(sql)?;
-        let values: Vec<_> = values.iter().map(parameter).collect();
-        self.client.execute(&statement, &values).map_err(|error| self.error(&error))
+impl SqlTransaction for PostgresEngine {
+    fn execute(&mut self, sql: &str, values: &[SqlValue<'_>]) -> Result<u64, Error> {
+        let statement = self.prepare_statement(sql)?;
+        let values: Vec<_> = values.iter().map(to_parameter).collect();
+        self.client.execute(&statement, &values).map_err(|error| self.to_store_error(&error))
     }
 
-    fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
-        let statement = self.statement(sql)?;
-        let values: Vec<_> = values.iter().map(parameter).collect();
-        let found = self.client.query(&statement, &values).map_err(|error| self.error(&error))?;
+    fn query_rows(&mut self, sql: &str, values: &[SqlValue<'_>]) -> Result<Vec<SqlRow>, Error> {
+        let statement = self.prepare_statement(sql)?;
+        let values: Vec<_> = values.iter().map(to_parameter).collect();
+        let found = self.client.query(&statement, &values).map_err(|error| self.to_store_error(&error))?;
         found
             .iter()
             .map(|row| {
                 let cells = row.columns().iter().enumerate().map(|(at, column)| {
                     Ok(match *column.type_() {
-                        Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map_or(Cell::Null, Cell::Int),
-                        Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at)?.map_or(Cell::Null, Cell::Blob),
-                        _ => row.try_get::<_, Option<String>>(at)?.map_or(Cell::Null, Cell::Text),
+                        Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map_or(SqlCell::Null, SqlCell::Int),
+                        Type::BYTEA => {
+                            row.try_get::<_, Option<Vec<u8>>>(at)?.map_or(SqlCell::Null, SqlCell::Blob)
+                        }
+                        _ => row.try_get::<_, Option<String>>(at)?.map_or(SqlCell::Null, SqlCell::Text),
                     })
                 });
-                cells.collect::<Result<_, _>>().map(Row::new).map_err(|error| self.error(&error))
+                cells.collect::<Result<_, _>>().map(SqlRow::new).map_err(|error| self.to_store_error(&error))
             })
             .collect()
     }
 }
 
-fn parameter<'a>(value: &'a Value<'_>) -> &'a (dyn ToSql + Sync) {
+fn to_parameter<'a>(value: &'a SqlValue<'_>) -> &'a (dyn ToSql + Sync) {
     match value {
-        Value::Null => &None::<&str>,
-        Value::Int(number) => number,
-        Value::Text(text) => text,
-        Value::Blob(bytes) => bytes,
+        SqlValue::Null => &None::<&str>,
+        SqlValue::Int(number) => number,
+        SqlValue::Text(text) => text,
+        SqlValue::Blob(bytes) => bytes,
     }
 }
 
 /// Connects within [`PATIENCE`]. The library's timeout covers only the TCP connection. A separate
 /// thread enforces the limit for servers that accept and then do not respond.
-fn connect(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
+fn connect_client(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
     let bad = |want: String| Error::BadLocation { got: store.to_string(), want };
     let mut config: Config = url.parse().map_err(|error: ::postgres::Error| bad(error.to_string()))?;
-    if config.get_connect_timeout().is_none_or(|timeout| *timeout > PATIENCE) {
-        config.connect_timeout(PATIENCE);
+    if config.get_connect_timeout().is_none_or(|timeout| *timeout > CONNECT_TIMEOUT) {
+        config.connect_timeout(CONNECT_TIMEOUT);
     }
     if config.get_application_name().is_none() {
         config.application_name("metier");
     }
     config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_secs(30));
-    let line = Line::of(&config).map_err(bad)?;
+    let line = PostgresTransport::from_config(&config).map_err(bad)?;
     let (give, take) = mpsc::sync_channel(1);
     let connecting = move || {
-        let connected = line.dial(&config).and_then(|mut client| {
+        let connected = line.open_client(&config).and_then(|mut client| {
             client.batch_execute(
                 "SET statement_timeout = '30s'; SET lock_timeout = '10s'; \
                  SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = 'error'",
@@ -294,33 +298,33 @@ fn connect(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
         .name("metier-connect".to_string())
         .spawn(connecting)
         .map_err(|error| unreachable(error.to_string()))?;
-    match take.recv_timeout(PATIENCE) {
+    match take.recv_timeout(CONNECT_TIMEOUT) {
         Ok(Ok(client)) => Ok(client),
-        Ok(Err(error)) => Err(unreachable(reason(&error))),
-        Err(_) => Err(unreachable(format!("no answer within {} s", PATIENCE.as_secs()))),
+        Ok(Err(error)) => Err(unreachable(error_message(&error))),
+        Err(_) => Err(unreachable(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()))),
     }
 }
 
 /// Unencrypted unless the URL requires encryption. The default `prefer` would silently accept
 /// either, so it means unencrypted here.
-enum Line {
+enum PostgresTransport {
     Plain,
     #[cfg(feature = "postgres-tls")]
     Encrypted(tokio_postgres_rustls::MakeRustlsConnect),
 }
 
-impl Line {
-    fn of(config: &Config) -> Result<Self, String> {
+impl PostgresTransport {
+    fn from_config(config: &Config) -> Result<Self, String> {
         if config.get_ssl_mode() != SslMode::Require {
             return Ok(Self::Plain);
         }
         #[cfg(feature = "postgres-tls")]
-        return super::tls::connector().map(Self::Encrypted);
+        return super::tls::tls_connector().map(Self::Encrypted);
         #[cfg(not(feature = "postgres-tls"))]
         Err("sslmode=require needs a metier that was built with the feature `postgres-tls`".to_string())
     }
 
-    fn dial(self, config: &Config) -> Result<Client, ::postgres::Error> {
+    fn open_client(self, config: &Config) -> Result<Client, ::postgres::Error> {
         match self {
             Self::Plain => config.connect(NoTls),
             #[cfg(feature = "postgres-tls")]
@@ -330,9 +334,9 @@ impl Line {
 }
 
 /// The message of the server or the network, without the library's prefix.
-fn reason(error: &::postgres::Error) -> String {
-    if let Some(said) = error.as_db_error() {
-        return said.message().to_string();
+fn error_message(error: &::postgres::Error) -> String {
+    if let Some(db_error) = error.as_db_error() {
+        return db_error.message().to_string();
     }
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -346,9 +350,9 @@ fn reason(error: &::postgres::Error) -> String {
     text
 }
 
-fn translate(error: &::postgres::Error, store: &str, doing: &'static str) -> Error {
+fn convert_error(error: &::postgres::Error, store: &str, doing: &'static str) -> Error {
     let store = store.to_string();
-    let why = reason(error);
+    let why = error_message(error);
     let Some(code) = error.code() else {
         return if error.is_closed() {
             Error::Unreachable { store, why }

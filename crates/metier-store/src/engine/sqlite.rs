@@ -17,22 +17,24 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
-use super::file::{Claim, Head, Opening, absolute, beside, has_content, make};
-use super::{Access, Cell, Row, SCHEMA_VERSION, Session, Value};
-use crate::{Error, Health};
+use super::sqlite_file::{
+    ConnectionClaim, OpenFilesGuard, SqliteHeader, absolute_path, create_file, is_non_empty, sibling_path,
+};
+use super::{SCHEMA_VERSION, SqlCell, SqlRow, SqlTransaction, SqlValue, TransactionMode};
+use crate::{Error, StoreHealth};
 
 /// Application id `mtir` in the file's header marks a metier store (`file` and SQLite itself show
 /// it).
 pub(super) const APPLICATION_ID: i32 = 0x6d74_6972;
 
 /// Maximum wait for another program's transaction.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Free pages (of 4096 bytes) that may remain after a run; more are returned to the file system.
-const FREE_PAGES_KEPT: i64 = 512;
+const MAX_FREE_PAGES: i64 = 512;
 
 /// How long the result of an integrity check is cached.
-const WALK_KEPT: Duration = Duration::from_secs(600);
+const INTEGRITY_CHECK_TTL: Duration = Duration::from_secs(600);
 
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../migrations/1.sqlite.sql"),
@@ -40,7 +42,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../migrations/3.sqlite.sql"),
 ];
 
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteEngine {
     connection: Connection,
     path: PathBuf,
     store: String,
@@ -50,21 +52,21 @@ pub(crate) struct Sqlite {
     walked: Option<(Instant, Vec<String>)>,
     /// Must be the last field: fields drop in order, and the claim must outlive the connection.
     #[allow(dead_code, reason = "kept for its drop")]
-    claim: Option<Claim>,
+    claim: Option<ConnectionClaim>,
 }
 
-impl Sqlite {
+impl SqliteEngine {
     /// Opens the file for reading and writing; creates it if it does not exist.
     pub fn open(path: &Path, store: &str) -> Result<Self, Error> {
-        let path = absolute(path, store)?;
-        let mut opening = Opening::begin();
-        make(&path, store)?;
-        let head = if opening.is_open(&path) { None } else { Some(Head::read(&path, store)?) };
-        head.as_ref().map_or(Ok(()), |head| head.check(store))?;
-        Self::claimed(&mut opening, &path, || Self::open_for_writing(&path, store, head.as_ref()))
+        let path = absolute_path(path, store)?;
+        let mut opening = OpenFilesGuard::lock();
+        create_file(&path, store)?;
+        let head = if opening.is_open(&path) { None } else { Some(SqliteHeader::read(&path, store)?) };
+        head.as_ref().map_or(Ok(()), |head| head.check_compatible(store))?;
+        Self::connect_with_claim(&mut opening, &path, || Self::open_for_writing(&path, store, head.as_ref()))
     }
 
-    fn open_for_writing(path: &Path, store: &str, head: Option<&Head>) -> Result<Self, Error> {
+    fn open_for_writing(path: &Path, store: &str, head: Option<&SqliteHeader>) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut this = Self::connect(path, flags, store, false)?;
         let connection = &this.connection;
@@ -72,15 +74,15 @@ impl Sqlite {
             let why = "the file is not writable for you".to_string();
             return Err(Error::ReadOnly { store: store.to_string(), why });
         }
-        let set = |sql: &str| connection.execute_batch(sql).map_err(|error| this.error(error));
-        if head.is_some_and(Head::is_new) {
+        let set = |sql: &str| connection.execute_batch(sql).map_err(|error| this.to_store_error(error));
+        if head.is_some_and(SqliteHeader::is_new) {
             // Takes effect only before the first table is created.
             set("PRAGMA auto_vacuum = INCREMENTAL")?;
         }
         set("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 4194304")?;
         this.migrate()?;
-        if head.is_some_and(|head| !head.has_log()) {
-            this.use_log()?;
+        if head.is_some_and(|head| !head.uses_write_ahead_log()) {
+            this.enable_write_ahead_log()?;
         }
         this.doing = "reading";
         Ok(this)
@@ -88,31 +90,31 @@ impl Sqlite {
 
     /// Opens the file for reading only.
     pub fn open_read_only(path: &Path, store: &str) -> Result<Self, Error> {
-        let path = absolute(path, store)?;
-        let mut opening = Opening::begin();
+        let path = absolute_path(path, store)?;
+        let mut opening = OpenFilesGuard::lock();
         if !opening.is_open(&path) {
-            let head = Head::read(&path, store)?;
+            let head = SqliteHeader::read(&path, store)?;
             if head.is_new() {
                 return Err(Error::Absent { store: store.to_string() });
             }
-            head.check(store)?;
+            head.check_compatible(store)?;
         }
-        Self::claimed(&mut opening, &path, || Self::open_for_reading(&path, store))
+        Self::connect_with_claim(&mut opening, &path, || Self::open_for_reading(&path, store))
     }
 
     fn open_for_reading(path: &Path, store: &str) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let usual = Self::connect(path, flags, store, true).and_then(|mut this| {
-            let version = this.version()?;
+            let version = this.schema_version()?;
             Ok((this, version))
         });
-        let log = beside(path, "-wal");
+        let log = sibling_path(path, "-wal");
         let (this, version) = match usual {
-            Err(Error::CannotOpen { .. } | Error::ReadOnly { .. }) if !has_content(&log) => {
+            Err(Error::CannotOpen { .. } | Error::ReadOnly { .. }) if !is_non_empty(&log) => {
                 // The folder is read-only and has no log index. Without log content there is no
                 // active writer, so the file can be read as immutable.
                 let mut this = Self::connect_immutable(path, store)?;
-                let version = this.version()?;
+                let version = this.schema_version()?;
                 (this, version)
             }
             Err(Error::CannotOpen { store, .. } | Error::ReadOnly { store, .. }) => {
@@ -137,8 +139,8 @@ impl Sqlite {
     }
 
     /// Connects with a claim that exists from before the connection until after its end.
-    fn claimed(
-        opening: &mut Opening,
+    fn connect_with_claim(
+        opening: &mut OpenFilesGuard,
         path: &Path,
         connect: impl FnOnce() -> Result<Self, Error>,
     ) -> Result<Self, Error> {
@@ -147,7 +149,7 @@ impl Sqlite {
             Ok(this) => Ok(Self { claim, ..this }),
             Err(error) => {
                 if let Some(claim) = claim {
-                    opening.give_back(claim);
+                    opening.release_claim(claim);
                 }
                 Err(error)
             }
@@ -181,7 +183,7 @@ impl Sqlite {
         store: &str,
         read_only: bool,
     ) -> Result<Self, Error> {
-        let connection = opened.map_err(|error| translate(error, store, "opening"))?;
+        let connection = opened.map_err(|error| convert_error(error, store, "opening"))?;
         let this = Self {
             connection,
             path: path.to_path_buf(),
@@ -191,19 +193,21 @@ impl Sqlite {
             walked: None,
             claim: None,
         };
-        let set = |option, on| this.connection.set_db_config(option, on).map_err(|error| this.error(error));
+        let set = |option, on| {
+            this.connection.set_db_config(option, on).map_err(|error| this.to_store_error(error))
+        };
         set(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // A crafted file must not run functions through its schema while it is read.
         set(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        this.connection.busy_timeout(PATIENCE).map_err(|error| this.error(error))?;
+        this.connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| this.to_store_error(error))?;
         this.connection.set_prepared_statement_cache_capacity(64);
         Ok(this)
     }
 
-    fn version(&mut self) -> Result<i64, Error> {
+    fn schema_version(&mut self) -> Result<i64, Error> {
         self.connection
             .query_row("PRAGMA user_version", [], |row| row.get(0))
-            .map_err(|error| self.error(error))
+            .map_err(|error| self.to_store_error(error))
     }
 
     fn refuse_newer(&self, found: i64) -> Result<(), Error> {
@@ -217,7 +221,9 @@ impl Sqlite {
     /// present.
     fn refuse_foreign(&self, version: i64) -> Result<(), Error> {
         let number = |sql: &str| {
-            self.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|error| self.error(error))
+            self.connection
+                .query_row(sql, [], |row| row.get::<_, i64>(0))
+                .map_err(|error| self.to_store_error(error))
         };
         let is_ours = match version {
             0 => number("SELECT count(*) FROM sqlite_schema")? == 0,
@@ -232,36 +238,36 @@ impl Sqlite {
 
     /// Migrates the schema to the present version, in one transaction.
     fn migrate(&mut self) -> Result<(), Error> {
-        let version = self.version()?;
+        let version = self.schema_version()?;
         self.refuse_newer(version)?;
         if version == SCHEMA_VERSION {
             return Ok(());
         }
         self.doing = "bringing the schema up to date";
-        self.transaction(self.doing, Access::Write, &mut |session| {
+        self.transaction(self.doing, TransactionMode::Write, &mut |session| {
             // Another program may have migrated it during the wait for the lock.
-            let version = session.version()?;
+            let version = session.schema_version()?;
             session.refuse_newer(version)?;
             session.refuse_foreign(version)?;
             for (number, sql) in (1..).zip(MIGRATIONS) {
                 if number > version {
-                    session.connection.execute_batch(sql).map_err(|error| session.error(error))?;
+                    session.connection.execute_batch(sql).map_err(|error| session.to_store_error(error))?;
                 }
             }
             let stamp =
                 format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION}");
-            session.connection.execute_batch(&stamp).map_err(|error| session.error(error))
+            session.connection.execute_batch(&stamp).map_err(|error| session.to_store_error(error))
         })
     }
 
     /// Turns on the write-ahead log, which needs exclusive access for a moment. SQLite's busy
     /// timeout does not cover this in every case, so this function retries.
-    fn use_log(&mut self) -> Result<(), Error> {
-        let until = Instant::now() + PATIENCE;
+    fn enable_write_ahead_log(&mut self) -> Result<(), Error> {
+        let until = Instant::now() + BUSY_TIMEOUT;
         loop {
             let mode: rusqlite::Result<String> =
                 self.connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
-            match mode.map_err(|error| self.error(error)) {
+            match mode.map_err(|error| self.to_store_error(error)) {
                 Ok(mode) if mode == "wal" => return Ok(()),
                 // File systems without shared memory (some network ones) keep the rollback journal:
                 // slower, but as safe.
@@ -278,40 +284,40 @@ impl Sqlite {
     pub fn transaction<T>(
         &mut self,
         doing: &'static str,
-        access: Access,
+        access: TransactionMode,
         each: &mut dyn FnMut(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.doing = doing;
         if !self.connection.is_autocommit() {
             // A panic of the caller left a transaction open.
-            self.command("ROLLBACK")?;
+            self.execute_command("ROLLBACK")?;
         }
-        if self.read_only && access == Access::Write {
+        if self.read_only && access == TransactionMode::Write {
             let why = "it was opened for reading only".to_string();
             return Err(Error::ReadOnly { store: self.store.clone(), why });
         }
-        self.command(match access {
-            Access::Read => "BEGIN",
-            Access::Write => "BEGIN IMMEDIATE",
+        self.execute_command(match access {
+            TransactionMode::Read => "BEGIN",
+            TransactionMode::Write => "BEGIN IMMEDIATE",
         })?;
-        let done = each(self).and_then(|value| self.command("COMMIT").map(|()| value));
+        let done = each(self).and_then(|value| self.execute_command("COMMIT").map(|()| value));
         if done.is_err() && !self.connection.is_autocommit() {
             // Report the first error, not that of the rollback; SQLite has often rolled back
             // already.
-            let _ = self.command("ROLLBACK");
+            let _ = self.execute_command("ROLLBACK");
         }
         done
     }
 
-    fn command(&self, sql: &str) -> Result<(), Error> {
+    fn execute_command(&self, sql: &str) -> Result<(), Error> {
         let run = || self.connection.prepare_cached(sql)?.raw_execute();
-        run().map(|_| ()).map_err(|error| self.error(error))
+        run().map(|_| ()).map_err(|error| self.to_store_error(error))
     }
 
     /// Returns free pages to the file system if there are many. Best effort: nothing depends on it.
-    pub fn tidy(&mut self) {
+    pub fn reclaim_free_pages(&mut self) {
         let free = self.connection.query_row("PRAGMA freelist_count", [], |row| row.get::<_, i64>(0));
-        if free.unwrap_or(0) <= FREE_PAGES_KEPT {
+        if free.unwrap_or(0) <= MAX_FREE_PAGES {
             return;
         }
         // Each step of this statement frees one page.
@@ -326,27 +332,29 @@ impl Sqlite {
         if vacuum().is_ok() {
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         }
-        let _ = self.connection.busy_timeout(PATIENCE);
+        let _ = self.connection.busy_timeout(BUSY_TIMEOUT);
     }
 
     /// Values for readiness checks.
-    pub fn check(&mut self) -> Result<Health, Error> {
+    pub fn check_health(&mut self) -> Result<StoreHealth, Error> {
         self.doing = "checking";
         let number = |this: &Self, sql: &str| {
-            this.connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|error| this.error(error))
+            this.connection
+                .query_row(sql, [], |row| row.get::<_, i64>(0))
+                .map_err(|error| this.to_store_error(error))
         };
         let pages = number(self, "PRAGMA page_count")?.saturating_mul(number(self, "PRAGMA page_size")?);
-        let log = std::fs::metadata(beside(&self.path, "-wal")).map_or(0, |file| file.len());
+        let log = std::fs::metadata(sibling_path(&self.path, "-wal")).map_or(0, |file| file.len());
         let runs = number(self, "SELECT count(*) FROM run")?;
         let problems = match &self.walked {
-            Some((at, problems)) if at.elapsed() < WALK_KEPT => problems.clone(),
-            _ => self.walk()?,
+            Some((at, problems)) if at.elapsed() < INTEGRITY_CHECK_TTL => problems.clone(),
+            _ => self.check_integrity()?,
         };
-        Ok(Health {
+        Ok(StoreHealth {
             engine: "sqlite",
             engine_version: rusqlite::version().to_string(),
             location: self.store.clone(),
-            schema_version: self.version()?,
+            schema_version: self.schema_version()?,
             size_bytes: Bytes(pages.max(0) as u64 + log),
             runs: runs.max(0) as u64,
             read_only: self.read_only,
@@ -357,7 +365,7 @@ impl Sqlite {
     /// Checks the integrity of the central tables. Series and artefacts, most of the file, carry
     /// checksums and are left out. The result is cached: a check takes milliseconds for a thousand
     /// runs, and readiness probes come every few seconds.
-    fn walk(&mut self) -> Result<Vec<String>, Error> {
+    fn check_integrity(&mut self) -> Result<Vec<String>, Error> {
         let mut problems = Vec::new();
         for table in ["run", "tag", "workload", "device", "session"] {
             let walk = || {
@@ -365,19 +373,19 @@ impl Sqlite {
                 let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
                 lines.take(10).collect::<Result<Vec<_>, _>>()
             };
-            let lines = walk().map_err(|error| self.error(error))?;
+            let lines = walk().map_err(|error| self.to_store_error(error))?;
             problems.extend(lines.iter().filter(|line| *line != "ok").map(|line| format!("{table}: {line}")));
         }
         self.walked = Some((Instant::now(), problems.clone()));
         Ok(problems)
     }
 
-    fn error(&self, error: rusqlite::Error) -> Error {
-        translate(error, &self.store, self.doing)
+    fn to_store_error(&self, error: rusqlite::Error) -> Error {
+        convert_error(error, &self.store, self.doing)
     }
 }
 
-impl rusqlite::ToSql for Value<'_> {
+impl rusqlite::ToSql for SqlValue<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Null => ValueRef::Null,
@@ -388,13 +396,13 @@ impl rusqlite::ToSql for Value<'_> {
     }
 }
 
-impl Session for Sqlite {
-    fn run(&mut self, sql: &str, values: &[Value<'_>]) -> Result<u64, Error> {
+impl SqlTransaction for SqliteEngine {
+    fn execute(&mut self, sql: &str, values: &[SqlValue<'_>]) -> Result<u64, Error> {
         let run = || self.connection.prepare_cached(sql)?.execute(rusqlite::params_from_iter(values));
-        run().map(|count| count as u64).map_err(|error| self.error(error))
+        run().map(|count| count as u64).map_err(|error| self.to_store_error(error))
     }
 
-    fn rows(&mut self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
+    fn query_rows(&mut self, sql: &str, values: &[SqlValue<'_>]) -> Result<Vec<SqlRow>, Error> {
         let run = || {
             let mut statement = self.connection.prepare_cached(sql)?;
             let columns = statement.column_count();
@@ -404,21 +412,21 @@ impl Session for Sqlite {
                 let mut cells = Vec::with_capacity(columns);
                 for column in 0..columns {
                     cells.push(match row.get_ref(column)? {
-                        ValueRef::Null | ValueRef::Real(_) => Cell::Null,
-                        ValueRef::Integer(number) => Cell::Int(number),
-                        ValueRef::Text(text) => Cell::Text(String::from_utf8_lossy(text).into_owned()),
-                        ValueRef::Blob(bytes) => Cell::Blob(bytes.to_vec()),
+                        ValueRef::Null | ValueRef::Real(_) => SqlCell::Null,
+                        ValueRef::Integer(number) => SqlCell::Int(number),
+                        ValueRef::Text(text) => SqlCell::Text(String::from_utf8_lossy(text).into_owned()),
+                        ValueRef::Blob(bytes) => SqlCell::Blob(bytes.to_vec()),
                     });
                 }
-                rows.push(Row::new(cells));
+                rows.push(SqlRow::new(cells));
             }
             Ok(rows)
         };
-        run().map_err(|error| self.error(error))
+        run().map_err(|error| self.to_store_error(error))
     }
 }
 
-fn translate(error: rusqlite::Error, store: &str, doing: &'static str) -> Error {
+fn convert_error(error: rusqlite::Error, store: &str, doing: &'static str) -> Error {
     let store = store.to_string();
     let why = error.to_string();
     let rusqlite::Error::SqliteFailure(code, _) = &error else {

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Builds the TLS connector; the error explains why it cannot.
-pub(super) fn connector() -> Result<MakeRustlsConnect, String> {
+pub(super) fn tls_connector() -> Result<MakeRustlsConnect, String> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);

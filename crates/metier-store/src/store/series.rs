@@ -3,52 +3,53 @@
 //! Both have the same encoding (see [`crate::codec`]); blocks are larger and compress better.
 //! Compaction holds one block in memory at a time.
 
-use metier_types::{RunId, Series, Values};
+use metier_types::{ColumnValues, RunId, Series};
 
-use super::{Store, key};
+use super::{RecordStore, hex_id};
 use crate::Error;
-use crate::codec::{self, CodecError, Limits};
-use crate::engine::Session;
-use crate::merge::Merge;
+use crate::codec::{self, CodecError, DecodeLimits};
+use crate::engine::SqlTransaction;
+use crate::series_merger::SeriesMerger;
 
 /// Maximum rows of a block: enough to compress well, few enough to read part of a long run.
-const BLOCK_ROWS: usize = 1 << 16;
+const MAX_BLOCK_ROWS: usize = 1 << 16;
 /// Maximum values of a block (32 MiB in memory); wide series have fewer rows per block.
-const BLOCK_VALUES: usize = 1 << 22;
+const MAX_BLOCK_VALUES: usize = 1 << 22;
 /// Maximum values of a chunk (1 MiB in memory); a larger append is split.
-const CHUNK_VALUES: usize = 1 << 17;
+const MAX_CHUNK_VALUES: usize = 1 << 17;
 /// Chunks fetched per query.
-const FETCH: i64 = 64;
+const CHUNKS_PER_FETCH: i64 = 64;
 /// Maximum values that one call returns: 2 GiB.
-const LARGEST_SERIES: usize = 1 << 28;
+const MAX_SERIES_VALUES: usize = 1 << 28;
 
-const LIMITS: Limits = Limits { rows: BLOCK_ROWS as u32, columns: 4096, values: 1 << 23 };
+const PIECE_LIMITS: DecodeLimits =
+    DecodeLimits { rows: MAX_BLOCK_ROWS as u32, columns: 4096, values: 1 << 23 };
 
 /// Encoded rows of a series and their range.
-type Piece = (Vec<u8>, std::ops::Range<usize>);
+type EncodedPiece = (Vec<u8>, std::ops::Range<usize>);
 
-impl Store {
+impl RecordStore {
     /// Appends samples to a run: any number of named series. Columns may differ from earlier
     /// chunks.
-    pub fn append(&self, run: RunId, chunk: &[Series]) -> Result<(), Error> {
+    pub fn append_series(&self, run: RunId, chunk: &[Series]) -> Result<(), Error> {
         self.check_series(run, chunk)?;
         let mut pieces = Vec::new();
         for series in chunk {
-            for (bytes, _) in self.pieces(series, CHUNK_VALUES)? {
-                pieces.push((series.name.as_str(), self.next_number(), bytes));
+            for (bytes, _) in self.encode_pieces(series, MAX_CHUNK_VALUES)? {
+                pieces.push((series.name.as_str(), self.next_chunk_number(), bytes));
             }
         }
         if pieces.is_empty() {
             return Ok(());
         }
-        let id = key(run.as_bytes());
-        self.write("appending samples", |session| {
-            if session.row("SELECT id FROM run WHERE id = ?1", &[(&id).into()])?.is_none() {
-                return Err(self.no_run(run));
+        let id = hex_id(run.as_bytes());
+        self.write_transaction("appending samples", |session| {
+            if session.query_row("SELECT id FROM run WHERE id = ?1", &[(&id).into()])?.is_none() {
+                return Err(self.run_not_found(run));
             }
             for (name, number, bytes) in &pieces {
                 let sql = "INSERT INTO chunk (run, series, seq, content) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
-                session.run(sql, &[(&id).into(), (*name).into(), (*number).into(), bytes.as_slice().into()])?;
+                session.execute(sql, &[(&id).into(), (*name).into(), (*number).into(), bytes.as_slice().into()])?;
             }
             Ok(())
         })
@@ -57,37 +58,37 @@ impl Store {
     /// All series of a run, or the one with this name; also of an active run. Empty if there are
     /// none. An unknown run is an error.
     pub fn series(&self, run: RunId, name: Option<&str>) -> Result<Vec<Series>, Error> {
-        self.read("reading series", |session| {
-            let id = key(run.as_bytes());
-            if session.row("SELECT id FROM run WHERE id = ?1", &[(&id).into()])?.is_none() {
-                return Err(self.no_run(run));
+        self.read_transaction("reading series", |session| {
+            let id = hex_id(run.as_bytes());
+            if session.query_row("SELECT id FROM run WHERE id = ?1", &[(&id).into()])?.is_none() {
+                return Err(self.run_not_found(run));
             }
             let sql = "SELECT series FROM block WHERE run = ?1 UNION SELECT series FROM chunk WHERE run = ?1 ORDER BY 1";
             let mut found = Vec::new();
-            for mut row in session.rows(sql, &[(&id).into()])? {
-                let series = row.text();
+            for mut row in session.query_rows(sql, &[(&id).into()])? {
+                let series = row.next_text();
                 if name.is_none_or(|name| name == series) {
-                    found.push(self.one_series(session, run, &series)?);
+                    found.push(self.read_series(session, run, &series)?);
                 }
             }
             Ok(found)
         })
     }
 
-    fn one_series(&self, session: &mut dyn Session, run: RunId, name: &str) -> Result<Series, Error> {
-        let id = key(run.as_bytes());
-        let mut merge = Merge::new(run, name);
+    fn read_series(&self, session: &mut dyn SqlTransaction, run: RunId, name: &str) -> Result<Series, Error> {
+        let id = hex_id(run.as_bytes());
+        let mut merge = SeriesMerger::new(run, name);
         let sql = "SELECT coalesce(max(part), -1), CAST(coalesce(sum(rows), 0) AS BIGINT) FROM block \
                    WHERE run = ?1 AND series = ?2";
         let (mut last, mut rows) = (-1, 0);
-        if let Some(mut row) = session.row(sql, &[(&id).into(), name.into()])? {
-            (last, rows) = (row.int(), row.int());
+        if let Some(mut row) = session.query_row(sql, &[(&id).into(), name.into()])? {
+            (last, rows) = (row.next_int(), row.next_int());
         }
-        merge.expect_rows(rows.clamp(0, LARGEST_SERIES as i64 / 16) as usize);
+        merge.reserve_rows(rows.clamp(0, MAX_SERIES_VALUES as i64 / 16) as usize);
         for part in 0..=last {
             let sql = "SELECT content FROM block WHERE run = ?1 AND series = ?2 AND part = ?3";
-            if let Some(mut row) = session.row(sql, &[(&id).into(), name.into(), part.into()])? {
-                self.join(&mut merge, run, &row.blob())?;
+            if let Some(mut row) = session.query_row(sql, &[(&id).into(), name.into(), part.into()])? {
+                self.merge_piece(&mut merge, run, &row.next_blob())?;
             }
         }
         let mut after = i64::MIN;
@@ -96,17 +97,19 @@ impl Store {
             let Some((number, _)) = chunks.last() else { break };
             after = *number;
             for (_, bytes) in &chunks {
-                self.join(&mut merge, run, bytes)?;
+                self.merge_piece(&mut merge, run, bytes)?;
             }
         }
         Ok(merge.finish())
     }
 
-    fn join(&self, merge: &mut Merge, run: RunId, bytes: &[u8]) -> Result<(), Error> {
-        merge.push(bytes, LIMITS).map_err(|source| self.bad_series(run, source))?;
-        if merge.values() > LARGEST_SERIES {
-            let (got, limit) = (merge.values() as u64, LARGEST_SERIES as u64);
-            return Err(self.bad_series(run, CodecError::TooLarge { what: "values of a series", got, limit }));
+    fn merge_piece(&self, merge: &mut SeriesMerger, run: RunId, bytes: &[u8]) -> Result<(), Error> {
+        merge.push_piece(bytes, PIECE_LIMITS).map_err(|source| self.series_error(run, source))?;
+        if merge.value_count() > MAX_SERIES_VALUES {
+            let (got, limit) = (merge.value_count() as u64, MAX_SERIES_VALUES as u64);
+            return Err(
+                self.series_error(run, CodecError::TooLarge { what: "values of a series", got, limit })
+            );
         }
         Ok(())
     }
@@ -115,22 +118,24 @@ impl Store {
     ///
     /// A series with a damaged chunk is left as it is: the run's record must not be lost for it,
     /// and recovery needs a decision of the user. Reading the series reports the damage.
-    pub(super) fn compact(&self, session: &mut dyn Session, run: RunId) -> Result<bool, Error> {
-        let id = key(run.as_bytes());
-        let names = session.rows("SELECT DISTINCT series FROM chunk WHERE run = ?1", &[(&id).into()])?;
+    pub(super) fn compact_chunks(&self, session: &mut dyn SqlTransaction, run: RunId) -> Result<bool, Error> {
+        let id = hex_id(run.as_bytes());
+        let names =
+            session.query_rows("SELECT DISTINCT series FROM chunk WHERE run = ?1", &[(&id).into()])?;
         let found = !names.is_empty();
         for mut row in names {
-            let name = row.text();
+            let name = row.next_text();
             let sql = "SELECT coalesce(max(part), -1) FROM block WHERE run = ?1 AND series = ?2";
-            let last = session.row(sql, &[(&id).into(), (&name).into()])?.map_or(-1, |mut row| row.int());
-            match self.compact_one(session, run, &name, last + 1) {
+            let last =
+                session.query_row(sql, &[(&id).into(), (&name).into()])?.map_or(-1, |mut row| row.next_int());
+            match self.compact_series(session, run, &name, last + 1) {
                 Ok(()) => {
                     let sql = "DELETE FROM chunk WHERE run = ?1 AND series = ?2";
-                    session.run(sql, &[(&id).into(), (&name).into()])?;
+                    session.execute(sql, &[(&id).into(), (&name).into()])?;
                 }
                 Err(Error::Series { .. }) => {
                     let sql = "DELETE FROM block WHERE run = ?1 AND series = ?2 AND part > ?3";
-                    session.run(sql, &[(&id).into(), (&name).into(), last.into()])?;
+                    session.execute(sql, &[(&id).into(), (&name).into(), last.into()])?;
                 }
                 Err(error) => return Err(error),
             }
@@ -138,22 +143,29 @@ impl Store {
         Ok(found)
     }
 
-    fn compact_one(&self, session: &mut dyn Session, run: RunId, name: &str, part: i64) -> Result<(), Error> {
-        let id = key(run.as_bytes());
+    fn compact_series(
+        &self,
+        session: &mut dyn SqlTransaction,
+        run: RunId,
+        name: &str,
+        part: i64,
+    ) -> Result<(), Error> {
+        let id = hex_id(run.as_bytes());
         let mut part = part;
-        let mut merge = Merge::new(run, name);
+        let mut merge = SeriesMerger::new(run, name);
         let mut after = i64::MIN;
         loop {
             let chunks = chunks_after(session, &id, name, after)?;
             let Some((number, _)) = chunks.last() else { break };
             after = *number;
             for (_, bytes) in &chunks {
-                let rows = codec::rows(bytes, LIMITS).map_err(|source| self.bad_series(run, source))?;
-                if merge.rows() + rows > BLOCK_ROWS || merge.values() >= BLOCK_VALUES {
-                    let full = std::mem::replace(&mut merge, Merge::new(run, name)).finish();
+                let rows = codec::count_rows(bytes, PIECE_LIMITS)
+                    .map_err(|source| self.series_error(run, source))?;
+                if merge.row_count() + rows > MAX_BLOCK_ROWS || merge.value_count() >= MAX_BLOCK_VALUES {
+                    let full = std::mem::replace(&mut merge, SeriesMerger::new(run, name)).finish();
                     part = self.write_blocks(session, &full, part)?;
                 }
-                merge.push(bytes, LIMITS).map_err(|source| self.bad_series(run, source))?;
+                merge.push_piece(bytes, PIECE_LIMITS).map_err(|source| self.series_error(run, source))?;
             }
         }
         self.write_blocks(session, &merge.finish(), part).map(|_| ())
@@ -162,18 +174,18 @@ impl Store {
     /// Writes a series as blocks numbered from `part`; returns the next number.
     pub(super) fn write_blocks(
         &self,
-        session: &mut dyn Session,
+        session: &mut dyn SqlTransaction,
         series: &Series,
         mut part: i64,
     ) -> Result<i64, Error> {
-        let id = key(series.run.as_bytes());
-        for (bytes, rows) in self.pieces(series, BLOCK_VALUES)? {
+        let id = hex_id(series.run.as_bytes());
+        for (bytes, rows) in self.encode_pieces(series, MAX_BLOCK_VALUES)? {
             let first = rows.clone().next().and_then(|row| series.times.get(row)).copied().unwrap_or(0);
             let last = rows.clone().next_back().and_then(|row| series.times.get(row)).copied().unwrap_or(0);
             let sql = "INSERT INTO block (run, series, part, rows, first_time, last_time, content) \
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
             let count = rows.len() as i64;
-            session.run(
+            session.execute(
                 sql,
                 &[
                     (&id).into(),
@@ -190,37 +202,37 @@ impl Store {
         Ok(part)
     }
 
-    /// Encodes a series in pieces of at most `most_values` values and [`BLOCK_ROWS`] rows. A series
+    /// Encodes a series in pieces of at most `most_values` values and [`MAX_BLOCK_ROWS`] rows. A series
     /// without rows gives one piece, so that its columns are stored.
-    fn pieces(&self, series: &Series, most_values: usize) -> Result<Vec<Piece>, Error> {
-        let rows = (most_values / (series.columns.len() + 1)).clamp(1, BLOCK_ROWS);
+    fn encode_pieces(&self, series: &Series, most_values: usize) -> Result<Vec<EncodedPiece>, Error> {
+        let rows = (most_values / (series.columns.len() + 1)).clamp(1, MAX_BLOCK_ROWS);
         let end = series.times.len();
         let starts = (0..end.max(1)).step_by(rows);
         starts
             .map(|start| {
                 let range = start..end.min(start + rows);
                 let bytes = codec::encode_rows(series, range.clone());
-                bytes.map(|bytes| (bytes, range)).map_err(|source| self.bad_series(series.run, source))
+                bytes.map(|bytes| (bytes, range)).map_err(|source| self.series_error(series.run, source))
             })
             .collect()
     }
 
     /// Whether a run has exactly these series.
-    pub(super) fn holds(
+    pub(super) fn has_same_series(
         &self,
-        session: &mut dyn Session,
+        session: &mut dyn SqlTransaction,
         run: RunId,
         series: &[Series],
     ) -> Result<bool, Error> {
-        let id = key(run.as_bytes());
+        let id = hex_id(run.as_bytes());
         let sql = "SELECT count(*) FROM (SELECT series FROM block WHERE run = ?1 \
                    UNION SELECT series FROM chunk WHERE run = ?1) AS names";
-        let count = session.row(sql, &[(&id).into()])?.map_or(0, |mut row| row.int());
+        let count = session.query_row(sql, &[(&id).into()])?.map_or(0, |mut row| row.next_int());
         if count != series.len() as i64 {
             return Ok(false);
         }
-        for one in series {
-            if !is_same(&self.one_series(session, run, &one.name)?, one) {
+        for series in series {
+            if !is_bit_identical(&self.read_series(session, run, &series.name)?, series) {
                 return Ok(false);
             }
         }
@@ -241,43 +253,43 @@ impl Store {
                 let got = format!("{:?}", one.name.chars().take(80).collect::<String>());
                 return refused("name of a series", got, "1 to 200 printable characters");
             }
-            if one.columns.len() > LIMITS.columns as usize {
+            if one.columns.len() > PIECE_LIMITS.columns as usize {
                 return refused("columns of a series", one.columns.len().to_string(), "at most 4096");
             }
-            if let Some(defect) = one.defect() {
+            if let Some(defect) = one.find_defect() {
                 return refused("series", defect, "ascending times and as many values in each column");
             }
         }
         Ok(())
     }
 
-    fn bad_series(&self, run: RunId, source: CodecError) -> Error {
+    fn series_error(&self, run: RunId, source: CodecError) -> Error {
         Error::Series { store: self.name(), run, source }
     }
 }
 
 fn chunks_after(
-    session: &mut dyn Session,
+    session: &mut dyn SqlTransaction,
     id: &str,
     name: &str,
     after: i64,
 ) -> Result<Vec<(i64, Vec<u8>)>, Error> {
     let sql =
         "SELECT seq, content FROM chunk WHERE run = ?1 AND series = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4";
-    let rows = session.rows(sql, &[id.into(), name.into(), after.into(), FETCH.into()])?;
-    Ok(rows.into_iter().map(|mut row| (row.int(), row.blob())).collect())
+    let rows = session.query_rows(sql, &[id.into(), name.into(), after.into(), CHUNKS_PER_FETCH.into()])?;
+    Ok(rows.into_iter().map(|mut row| (row.next_int(), row.next_blob())).collect())
 }
 
 /// Bitwise equality: a NaN equals itself.
-fn is_same(a: &Series, b: &Series) -> bool {
+fn is_bit_identical(a: &Series, b: &Series) -> bool {
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     a.times == b.times
         && a.extra == b.extra
         && a.columns.len() == b.columns.len()
         && a.columns.iter().zip(&b.columns).all(|(a, b)| {
             let is_same = match (&a.values, &b.values) {
-                (Values::Integer(a), Values::Integer(b)) => a == b,
-                (Values::Float(a), Values::Float(b)) => bits(a) == bits(b),
+                (ColumnValues::Integer(a), ColumnValues::Integer(b)) => a == b,
+                (ColumnValues::Float(a), ColumnValues::Float(b)) => bits(a) == bits(b),
                 _ => false,
             };
             is_same && (&a.name, a.kind, a.unit, &a.absent) == (&b.name, b.kind, b.unit, &b.absent)

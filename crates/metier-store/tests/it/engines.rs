@@ -5,11 +5,12 @@ use std::io::Cursor;
 
 use crate::common::*;
 use metier_store::{
-    Cancelled, Error, NewSession, RunFilter, SessionEnd, SessionFilter, Store, Trial, Writer,
+    CancelOutcome, Error, NewSession, RecordStore, RunFilter, SeriesWriter, SessionEnd, SessionFilter,
+    StoredTrial,
 };
 use metier_types::{
-    ArtefactRef, BatchId, Bytes, Cause, DeviceRef, Digest, Kind, Passport, Predictor, RunId, RunState,
-    Series, SessionState, Timestamp, Unit, Values,
+    ArtefactRef, BatchId, Bytes, ColumnKind, ColumnUnit, ColumnValues, ContentDigest, DeviceRef, ExitCause,
+    Passport, Predictor, RunId, RunState, Series, SessionState, UtcTimestamp,
 };
 use sha2::Digest as _;
 
@@ -68,7 +69,7 @@ on_both!(
     many_workers_and_askers_at_once_keep_the_order_and_the_device,
 );
 
-fn begun(store: &Store, second: i64, name: &str) -> metier_types::Run {
+fn begun(store: &RecordStore, second: i64, name: &str) -> metier_types::Run {
     let run = run_at(second, name);
     store.begin_run(&run, &owner(1)).unwrap();
     run
@@ -110,7 +111,7 @@ fn samples_read_back_before_and_after_the_end(place: &Place) {
     assert_eq!(store.series(run.id, None).unwrap(), vec![]);
     for second in 0..10 {
         let both = [chunk(run.id, "use", second * 100, 100), chunk(run.id, "host", second, 1)];
-        store.append(run.id, &both).unwrap();
+        store.append_series(run.id, &both).unwrap();
     }
     let want = vec![chunk(run.id, "host", 0, 10), chunk(run.id, "use", 0, 1000)];
     assert_eq!(store.series(run.id, None).unwrap(), want);
@@ -121,7 +122,7 @@ fn samples_read_back_before_and_after_the_end(place: &Place) {
     assert!(matches!(store.series(RunId::new(), None), Err(Error::NoRun { .. })));
 
     // A late append after the end is still read, and merged by a second finish.
-    store.append(run.id, &[chunk(run.id, "use", 1000, 5)]).unwrap();
+    store.append_series(run.id, &[chunk(run.id, "use", 1000, 5)]).unwrap();
     assert_eq!(store.series(run.id, Some("use")).unwrap(), [chunk(run.id, "use", 0, 1005)]);
     store.finish_run(&over(&run)).unwrap();
     assert_eq!(store.series(run.id, Some("use")).unwrap(), [chunk(run.id, "use", 0, 1005)]);
@@ -137,15 +138,15 @@ fn columns_that_come_and_go_leave_absent_rows(place: &Place) {
     let mut third = chunk(run.id, "use", 4, 1);
     third.columns.remove(0);
     let mut fourth = chunk(run.id, "use", 5, 1);
-    fourth.columns[0].values = Values::Float(vec![0.5]);
-    store.append(run.id, &[first, second]).unwrap();
-    store.append(run.id, &[third]).unwrap();
-    store.append(run.id, &[fourth]).unwrap();
+    fourth.columns[0].values = ColumnValues::Float(vec![0.5]);
+    store.append_series(run.id, &[first, second]).unwrap();
+    store.append_series(run.id, &[third]).unwrap();
+    store.append_series(run.id, &[fourth]).unwrap();
     let before = store.series(run.id, None).unwrap().remove(0);
     store.finish_run(&over(&run)).unwrap();
     let after = store.series(run.id, None).unwrap().remove(0);
     assert_eq!(before, after);
-    assert_eq!(after.defect(), None);
+    assert_eq!(after.find_defect(), None);
     assert_eq!(after.times, chunk(run.id, "use", 0, 6).times);
     let columns: Vec<_> = after.columns.iter().map(|c| (c.name.as_str(), c.absent.clone())).collect();
     assert_eq!(
@@ -153,31 +154,31 @@ fn columns_that_come_and_go_leave_absent_rows(place: &Place) {
         [("cpu", vec![3, 4, 5]), ("load", vec![0, 1]), ("cpu", vec![0, 1, 2, 3, 4])],
         "a column that changed its type is another column"
     );
-    assert_eq!(after.columns[1].values.number(5), Some(0.5));
+    assert_eq!(after.columns[1].values.value_at(5), Some(0.5));
 }
 
 fn long_series_are_cut_into_blocks_and_read_back_whole(place: &Place) {
     let store = place.open();
     let run = begun(&store, 0, "train");
     for part in 0..15 {
-        store.append(run.id, &[chunk(run.id, "use", part * 10_000, 10_000)]).unwrap();
+        store.append_series(run.id, &[chunk(run.id, "use", part * 10_000, 10_000)]).unwrap();
     }
     store.finish_run(&over(&run)).unwrap();
     assert!(store.series(run.id, None).unwrap() == [chunk(run.id, "use", 0, 150_000)]);
     // One append larger than a block, and a wide one.
     let run = begun(&store, 1, "train");
-    store.append(run.id, &[chunk(run.id, "use", 0, 150_000)]).unwrap();
+    store.append_series(run.id, &[chunk(run.id, "use", 0, 150_000)]).unwrap();
     let mut wide = chunk(run.id, "wide", 0, 3000);
     wide.columns = (0..2000)
-        .map(|i| metier_types::Column {
+        .map(|i| metier_types::SeriesColumn {
             name: format!("c{i}"),
-            kind: Kind::Gauge,
-            unit: Unit::Ratio,
-            values: Values::Integer(vec![i; 3000]),
+            kind: ColumnKind::Gauge,
+            unit: ColumnUnit::Ratio,
+            values: ColumnValues::Integer(vec![i; 3000]),
             absent: vec![],
         })
         .collect();
-    store.append(run.id, std::slice::from_ref(&wide)).unwrap();
+    store.append_series(run.id, std::slice::from_ref(&wide)).unwrap();
     store.finish_run(&over(&run)).unwrap();
     assert!(store.series(run.id, None).unwrap() == [chunk(run.id, "use", 0, 150_000), wide]);
 }
@@ -185,8 +186,8 @@ fn long_series_are_cut_into_blocks_and_read_back_whole(place: &Place) {
 fn samples_that_went_back_in_time_are_sorted_in(place: &Place) {
     let store = place.open();
     let run = begun(&store, 0, "train");
-    store.append(run.id, &[chunk(run.id, "use", 50, 50)]).unwrap();
-    store.append(run.id, &[chunk(run.id, "use", 0, 50)]).unwrap();
+    store.append_series(run.id, &[chunk(run.id, "use", 50, 50)]).unwrap();
+    store.append_series(run.id, &[chunk(run.id, "use", 0, 50)]).unwrap();
     assert_eq!(store.series(run.id, None).unwrap(), [chunk(run.id, "use", 0, 100)]);
     store.finish_run(&over(&run)).unwrap();
     assert_eq!(store.series(run.id, None).unwrap(), [chunk(run.id, "use", 0, 100)]);
@@ -201,7 +202,7 @@ fn wrong_series_are_refused(place: &Place) {
     short.times.pop();
     let stranger = chunk(RunId::new(), "use", 0, 3);
     for bad in [back, short, stranger, chunk(run.id, "", 0, 1), chunk(run.id, "a\0b", 0, 1)] {
-        let error = store.append(run.id, &[bad]).unwrap_err();
+        let error = store.append_series(run.id, &[bad]).unwrap_err();
         assert!(matches!(error, Error::Refused { .. }), "{error}");
     }
     assert_eq!(store.series(run.id, None).unwrap(), vec![], "nothing of it was stored");
@@ -210,15 +211,15 @@ fn wrong_series_are_refused(place: &Place) {
 fn samples_of_no_run_are_refused(place: &Place) {
     let store = place.open();
     let id = RunId::new();
-    assert!(matches!(store.append(id, &[chunk(id, "use", 0, 1)]), Err(Error::NoRun { .. })));
-    store.append(id, &[]).unwrap();
+    assert!(matches!(store.append_series(id, &[chunk(id, "use", 0, 1)]), Err(Error::NoRun { .. })));
+    store.append_series(id, &[]).unwrap();
 }
 
 fn an_import_is_idempotent_and_detects_conflicts(place: &Place) {
     let store = place.open();
     let run = over(&run_at(0, "train"));
     let mut odd = chunk(run.id, "odd", 0, 3);
-    odd.columns[1].values = Values::Float(vec![f64::NAN, -0.0, f64::INFINITY]);
+    odd.columns[1].values = ColumnValues::Float(vec![f64::NAN, -0.0, f64::INFINITY]);
     let series = [chunk(run.id, "use", 0, 70_000), odd];
     assert!(store.put_run(&run, &series).unwrap());
     assert!(!store.put_run(&run, &series).unwrap());
@@ -230,7 +231,7 @@ fn an_import_is_idempotent_and_detects_conflicts(place: &Place) {
     assert!(matches!(store.put_run(&other, &series), Err(Error::Conflict { .. })));
     assert!(matches!(store.put_run(&run, &series[..1]), Err(Error::Conflict { .. })));
     let mut changed = series.clone();
-    if let Values::Integer(values) = &mut changed[0].columns[0].values {
+    if let ColumnValues::Integer(values) = &mut changed[0].columns[0].values {
         values[69_999] += 1;
     }
     assert!(matches!(store.put_run(&run, &changed), Err(Error::Conflict { .. })));
@@ -306,8 +307,8 @@ fn filters_select(place: &Place) {
     assert_eq!(count(RunFilter { device: some("device-2"), ..all() }), [c.id]);
     assert_eq!(count(RunFilter { device: some("bench"), ..all() }), [b.id, a.id]);
     assert_eq!(count(RunFilter { state: Some(RunState::Running), ..all() }), [b.id, a.id]);
-    assert_eq!(count(RunFilter { cause: Some(Cause::Exited), ..all() }), [c.id]);
-    assert_eq!(count(RunFilter { cause: Some(Cause::Oom), ..all() }), []);
+    assert_eq!(count(RunFilter { cause: Some(ExitCause::Exited), ..all() }), [c.id]);
+    assert_eq!(count(RunFilter { cause: Some(ExitCause::Oom), ..all() }), []);
     assert_eq!(count(RunFilter { tag: some("größer"), ..all() }), [b.id, a.id]);
     assert_eq!(count(RunFilter { batch: Some(b.batch), ..all() }), [c.id, b.id]);
     assert_eq!(count(RunFilter { text: some("ALPH"), ..all() }), [a.id]);
@@ -403,7 +404,7 @@ fn a_batch_is_listed_in_order(place: &Place) {
     assert_eq!(store.batch(BatchId::new()).unwrap(), vec![]);
 }
 
-fn artefact(store: &Store, name: &str, content: &[u8]) -> ArtefactRef {
+fn artefact(store: &RecordStore, name: &str, content: &[u8]) -> ArtefactRef {
     let (digest, size_bytes) = store.put_artefact(&mut Cursor::new(content)).unwrap();
     ArtefactRef::new(name, "text/plain", digest, size_bytes)
 }
@@ -411,7 +412,7 @@ fn artefact(store: &Store, name: &str, content: &[u8]) -> ArtefactRef {
 fn removing_a_run_removes_what_only_it_had(place: &Place) {
     let store = place.open();
     let (a, b) = (begun(&store, 0, "train"), begun(&store, 1, "train"));
-    store.append(a.id, &[chunk(a.id, "use", 0, 10)]).unwrap();
+    store.append_series(a.id, &[chunk(a.id, "use", 0, 10)]).unwrap();
     let (own, shared) = (artefact(&store, "own", b"own"), artefact(&store, "shared", b"shared"));
     for (run, artefact) in [(&a, &own), (&a, &shared), (&b, &shared)] {
         store.link_artefact(run.id, artefact).unwrap();
@@ -420,12 +421,12 @@ fn removing_a_run_removes_what_only_it_had(place: &Place) {
     assert!(store.delete_run(a.id).unwrap());
     assert!(!store.delete_run(a.id).unwrap());
     assert_eq!(store.run(a.id).unwrap(), None);
-    assert!(matches!(store.artefact(&own.digest, &mut Vec::new()), Err(Error::NoArtefact { .. })));
-    store.artefact(&shared.digest, &mut Vec::new()).unwrap();
-    store.artefact(&unlinked.digest, &mut Vec::new()).unwrap();
+    assert!(matches!(store.read_artefact(&own.digest, &mut Vec::new()), Err(Error::NoArtefact { .. })));
+    store.read_artefact(&shared.digest, &mut Vec::new()).unwrap();
+    store.read_artefact(&unlinked.digest, &mut Vec::new()).unwrap();
     assert_eq!(store.runs(&RunFilter { tag: Some("night".into()), ..Default::default() }).unwrap().total, 1);
     assert!(store.delete_run(b.id).unwrap());
-    assert!(matches!(store.artefact(&shared.digest, &mut Vec::new()), Err(Error::NoArtefact { .. })));
+    assert!(matches!(store.read_artefact(&shared.digest, &mut Vec::new()), Err(Error::NoArtefact { .. })));
 }
 
 fn a_sweep_interrupts_runs_whose_owner_is_gone(place: &Place) {
@@ -433,22 +434,22 @@ fn a_sweep_interrupts_runs_whose_owner_is_gone(place: &Place) {
     let (dead, alive, elsewhere, done) =
         (run_at(0, "dead"), run_at(1, "alive"), run_at(2, "elsewhere"), run_at(3, "done"));
     store.begin_run(&dead, &owner(10)).unwrap();
-    store.append(dead.id, &[chunk(dead.id, "use", 0, 10)]).unwrap();
+    store.append_series(dead.id, &[chunk(dead.id, "use", 0, 10)]).unwrap();
     store.begin_run(&alive, &owner(11)).unwrap();
-    let stranger = metier_store::Owner { host: "device-2".to_string(), ..owner(10) };
+    let stranger = metier_store::OwnerProcess { host: "device-2".to_string(), ..owner(10) };
     store.begin_run(&elsewhere, &stranger).unwrap();
     store.begin_run(&done, &owner(10)).unwrap();
     store.finish_run(&over(&done)).unwrap();
     let asked = std::cell::RefCell::new(Vec::new());
-    let is_alive = |owner: &metier_store::Owner| {
+    let is_alive = |owner: &metier_store::OwnerProcess| {
         asked.borrow_mut().push(owner.clone());
         owner.pid == 11
     };
-    assert_eq!(store.sweep("device-1", &is_alive).unwrap(), [dead.id]);
+    assert_eq!(store.mark_interrupted_runs("device-1", &is_alive).unwrap(), [dead.id]);
     assert_eq!(*asked.borrow(), [owner(10), owner(11)]);
     let swept = store.run(dead.id).unwrap().unwrap();
     assert_eq!(swept.state, RunState::Interrupted);
-    assert_eq!(swept.exit.unwrap().cause, Cause::Lost);
+    assert_eq!(swept.exit.unwrap().cause, ExitCause::Lost);
     assert_eq!(store.series(dead.id, None).unwrap(), [chunk(dead.id, "use", 0, 10)]);
     for (run, state) in
         [(&alive, RunState::Running), (&elsewhere, RunState::Running), (&done, RunState::Finished)]
@@ -456,14 +457,14 @@ fn a_sweep_interrupts_runs_whose_owner_is_gone(place: &Place) {
         assert_eq!(store.run(run.id).unwrap().unwrap().state, state);
     }
     let lost =
-        RunFilter { state: Some(RunState::Interrupted), cause: Some(Cause::Lost), ..Default::default() };
+        RunFilter { state: Some(RunState::Interrupted), cause: Some(ExitCause::Lost), ..Default::default() };
     assert_eq!(store.runs(&lost).unwrap().total, 1);
-    assert_eq!(store.sweep("device-1", &is_alive).unwrap(), [], "once");
+    assert_eq!(store.mark_interrupted_runs("device-1", &is_alive).unwrap(), [], "once");
 }
 
 fn artefacts_are_stored_once_and_checked(place: &Place) {
     let store = place.open();
-    let size = || store.check().unwrap().size_bytes;
+    let size = || store.check_health().unwrap().size_bytes;
     let content: Vec<u8> =
         (0..3_000_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let first = artefact(&store, "a", &content);
@@ -476,10 +477,10 @@ fn artefacts_are_stored_once_and_checked(place: &Place) {
         assert!(size().get() < before.get() + content.len() as u64 / 2, "the second copy takes no room");
     }
     let mut back = Vec::new();
-    assert_eq!(store.artefact(&first.digest, &mut back).unwrap(), first.size_bytes);
+    assert_eq!(store.read_artefact(&first.digest, &mut back).unwrap(), first.size_bytes);
     assert!(back == content);
     let empty = artefact(&store, "empty", b"");
-    assert_eq!(store.artefact(&empty.digest, &mut Vec::new()).unwrap(), Bytes(0));
+    assert_eq!(store.read_artefact(&empty.digest, &mut Vec::new()).unwrap(), Bytes(0));
     assert!(empty.digest.to_string().starts_with("sha256:e3b0c442"));
 }
 
@@ -489,7 +490,7 @@ fn large_artefacts_stream(place: &Place) {
     let content = vec![7u8; 2 << 20];
     let whole = artefact(&store, "whole", &content);
     let mut back = Vec::new();
-    store.artefact(&whole.digest, &mut back).unwrap();
+    store.read_artefact(&whole.digest, &mut back).unwrap();
     assert!(back == content);
     struct Failing(usize);
     impl std::io::Read for Failing {
@@ -511,7 +512,7 @@ fn large_artefacts_stream(place: &Place) {
             Ok(())
         }
     }
-    assert!(store.artefact(&whole.digest, &mut Closed).unwrap_err().to_string().contains("pipe closed"));
+    assert!(store.read_artefact(&whole.digest, &mut Closed).unwrap_err().to_string().contains("pipe closed"));
 }
 
 fn linked_artefacts_are_in_the_record(place: &Place) {
@@ -531,7 +532,7 @@ fn linked_artefacts_are_in_the_record(place: &Place) {
     store.link_artefact(run.id, &other).unwrap();
     assert_eq!(store.run(run.id).unwrap().unwrap().artefacts, [report, other.clone()]);
     assert_eq!(store.run(run.id).unwrap().unwrap().state, RunState::Finished);
-    let unknown = ArtefactRef { digest: metier_types::Digest::from_bytes([0; 32]), ..log.clone() };
+    let unknown = ArtefactRef { digest: metier_types::ContentDigest::from_bytes([0; 32]), ..log.clone() };
     assert!(matches!(store.link_artefact(run.id, &unknown), Err(Error::NoArtefact { .. })));
     assert!(matches!(store.link_artefact(RunId::new(), &other), Err(Error::NoRun { .. })));
     let wrong = ArtefactRef { size_bytes: Bytes(1), ..other };
@@ -588,7 +589,7 @@ fn passports_are_kept(place: &Place) {
 fn predictors_are_kept_with_their_files(place: &Place) {
     let store = place.open();
     let predictor = |file: &[u8], kind: &str, made: &str| -> Predictor {
-        let id = Digest::from_bytes(sha2::Sha256::digest(file).into());
+        let id = ContentDigest::from_bytes(sha2::Sha256::digest(file).into());
         serde_json::from_value(serde_json::json!({
             "schema": "metier.predictor/1", "id": id, "kind": kind, "name": "n", "device": null,
             "standing": "in-use", "made": made, "provenance": "by hand", "rows": 3,
@@ -606,7 +607,7 @@ fn predictors_are_kept_with_their_files(place: &Place) {
     assert_eq!(store.predictors(Some("latency")).unwrap(), [new.clone(), old.clone()]);
     assert_eq!(store.predictors(None).unwrap().len(), 3);
     assert_eq!(store.predictor_file(&old.id).unwrap().as_deref(), Some(&b"old"[..]));
-    let passed = Predictor { standing: metier_types::Standing::Passed, ..old.clone() };
+    let passed = Predictor { standing: metier_types::PredictorStanding::Passed, ..old.clone() };
     assert!(store.update_predictor(&passed).unwrap());
     assert_eq!(store.predictor(&old.id).unwrap(), Some(passed));
     assert!(store.remove_predictor(&old.id).unwrap());
@@ -617,7 +618,7 @@ fn predictors_are_kept_with_their_files(place: &Place) {
 fn trials_are_kept_by_key(place: &Place) {
     let store = place.open();
     let (here, there) = ("1".parse().unwrap(), "2".parse().unwrap());
-    let trial = |key: &str, record: &str| Trial { key: key.to_string(), record: record.to_string() };
+    let trial = |key: &str, record: &str| StoredTrial { key: key.to_string(), record: record.to_string() };
     store.put_trials(&here, "operator", &[trial("b", "1"), trial("a", "2")]).unwrap();
     store.put_trials(&here, "operator", &[trial("b", "3")]).unwrap();
     store.put_trials(&there, "operator", &[trial("b", "4")]).unwrap();
@@ -631,35 +632,35 @@ fn trials_are_kept_by_key(place: &Place) {
 
 fn memos_are_kept_and_bounded(place: &Place) {
     let store = place.open();
-    assert_eq!(store.recall("a").unwrap(), None);
-    store.remember("a", "1").unwrap();
-    store.remember("a", "2").unwrap();
-    assert_eq!(store.recall("a").unwrap().as_deref(), Some("2"));
+    assert_eq!(store.get_memo("a").unwrap(), None);
+    store.put_memo("a", "1").unwrap();
+    store.put_memo("a", "2").unwrap();
+    assert_eq!(store.get_memo("a").unwrap().as_deref(), Some("2"));
     for (key, value) in [("k\0", "v"), (&"k".repeat(1025), "v"), ("k", &"v".repeat(65_537)), ("k", "v\0")] {
-        assert!(matches!(store.remember(key, value), Err(Error::Refused { .. })));
+        assert!(matches!(store.put_memo(key, value), Err(Error::Refused { .. })));
     }
     if let Place::Folder(_) = place {
         // Ten thousand statements over a network would add nothing to this test.
         for i in 0..8300 {
-            store.remember(&format!("k{i}"), "v").unwrap();
+            store.put_memo(&format!("k{i}"), "v").unwrap();
         }
-        assert_eq!(store.recall("a").unwrap(), None, "the oldest are forgotten");
-        assert_eq!(store.recall("k8299").unwrap().as_deref(), Some("v"));
+        assert_eq!(store.get_memo("a").unwrap(), None, "the oldest are forgotten");
+        assert_eq!(store.get_memo("k8299").unwrap().as_deref(), Some("v"));
     }
 }
 
 fn a_reader_reads_and_cannot_write(place: &Place) {
-    let absent = Store::open_read_only(&place.location()).map(|_| ()).unwrap_err();
+    let absent = RecordStore::open_read_only(&place.location()).map(|_| ()).unwrap_err();
     assert!(matches!(absent, Error::Absent { .. }), "{absent}");
     let store = place.open();
     let run = begun(&store, 0, "train");
-    store.append(run.id, &[chunk(run.id, "use", 0, 10)]).unwrap();
-    let reader = Store::open_read_only(&place.location()).unwrap();
+    store.append_series(run.id, &[chunk(run.id, "use", 0, 10)]).unwrap();
+    let reader = RecordStore::open_read_only(&place.location()).unwrap();
     assert_eq!(reader.run(run.id).unwrap().unwrap(), run);
     assert_eq!(reader.series(run.id, None).unwrap().len(), 1);
     let error = reader.finish_run(&over(&run)).unwrap_err();
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
-    assert!(reader.check().unwrap().read_only);
+    assert!(reader.check_health().unwrap().read_only);
     // It sees data written after it was opened.
     store.finish_run(&over(&run)).unwrap();
     assert_eq!(reader.run(run.id).unwrap().unwrap(), over(&run));
@@ -668,7 +669,7 @@ fn a_reader_reads_and_cannot_write(place: &Place) {
 fn a_check_tells_engine_and_size(place: &Place) {
     let store = place.open();
     begun(&store, 0, "train");
-    let health = store.check().unwrap();
+    let health = store.check_health().unwrap();
     assert_eq!((health.schema_version, health.runs, health.problems.len()), (3, 1, 0));
     assert!(health.size_bytes.get() > 0 && !health.engine_version.is_empty());
     assert!(["sqlite", "postgresql"].contains(&health.engine));
@@ -684,7 +685,7 @@ fn many_writers_at_once_lose_nothing(place: &Place) {
                     let store = place.open();
                     let run = begun(&store, i, "train");
                     for part in 0..30 {
-                        store.append(run.id, &[chunk(run.id, "use", part * 10, 10)]).unwrap();
+                        store.append_series(run.id, &[chunk(run.id, "use", part * 10, 10)]).unwrap();
                     }
                     store.finish_run(&over(&run)).unwrap();
                     run
@@ -706,13 +707,13 @@ fn several_openers_at_once_make_one_store(place: &Place) {
             scope.spawn(move || begun(&place.open(), i, "train"));
         }
     });
-    assert_eq!(place.open().check().unwrap().runs, 8);
+    assert_eq!(place.open().check_health().unwrap().runs, 8);
 }
 
 fn the_writer_thread_writes_everything(place: &Place) {
     let store = place.open();
     let run = begun(&store, 0, "train");
-    let writer = Writer::start(store.clone());
+    let writer = SeriesWriter::start(store.clone());
     for part in 0..60 {
         writer.append(run.id, vec![chunk(run.id, "use", part * 100, 100)]);
     }
@@ -726,7 +727,7 @@ fn the_writer_thread_writes_everything(place: &Place) {
 fn a_record_that_cannot_be_read_back_is_refused(place: &Place) {
     let store = place.open();
     let mut run = run_at(0, "train");
-    run.context.sampling = Some(metier_types::Sampling {
+    run.context.sampling = Some(metier_types::SamplingSummary {
         interval_seconds: metier_types::Seconds(f64::NAN),
         samples: 0,
         late: 0,
@@ -734,7 +735,7 @@ fn a_record_that_cannot_be_read_back_is_refused(place: &Place) {
     });
     assert!(matches!(store.begin_run(&run, &owner(1)), Err(Error::Refused { .. })));
     assert_eq!(store.runs(&RunFilter::default()).unwrap().total, 0);
-    let _: (Timestamp, Series) = (run.started, chunk(run.id, "use", 0, 0));
+    let _: (UtcTimestamp, Series) = (run.started, chunk(run.id, "use", 0, 0));
 }
 
 fn at(device: &str) -> DeviceRef {
@@ -770,7 +771,7 @@ fn sessions_are_taken_in_the_order_of_asking_one_at_a_time_on_a_device(place: &P
     assert_eq!(two.number, 2);
     assert_eq!(store.session(asked[2].id).unwrap().unwrap().position, Some(1));
     let runs = [RunId::new(), RunId::new()];
-    store.note_session_runs(one.id, &runs).unwrap();
+    store.set_session_runs(one.id, &runs).unwrap();
     assert!(store.end_session(one.id, &owner(1), &ended(SessionState::Finished)).unwrap());
     let over = store.session(one.id).unwrap().unwrap();
     assert_eq!(
@@ -832,19 +833,19 @@ fn cancelling_removes_who_waits_and_tells_who_runs(place: &Place) {
     let runs = store.add_session(&new_session("a"), 5).unwrap();
     let waits = store.add_session(&new_session("b"), 5).unwrap();
     store.claim_session(&at("device-1"), &owner(1)).unwrap().unwrap();
-    assert_eq!(store.cancel_session(waits.id, "by a test").unwrap(), Cancelled::Removed);
+    assert_eq!(store.cancel_session(waits.id, "by a test").unwrap(), CancelOutcome::Removed);
     let gone = store.session(waits.id).unwrap().unwrap();
     assert_eq!((gone.state, gone.position), (SessionState::Cancelled, None));
     assert!(gone.reason.unwrap().contains("by a test") && gone.ended.is_some());
-    assert_eq!(store.cancel_session(waits.id, "by a test").unwrap(), Cancelled::Over);
-    assert!(!store.is_session_unwanted(runs.id).unwrap());
-    assert_eq!(store.cancel_session(runs.id, "by a test").unwrap(), Cancelled::Told);
-    assert!(store.is_session_unwanted(runs.id).unwrap());
+    assert_eq!(store.cancel_session(waits.id, "by a test").unwrap(), CancelOutcome::AlreadyOver);
+    assert!(!store.is_cancel_requested(runs.id).unwrap());
+    assert_eq!(store.cancel_session(runs.id, "by a test").unwrap(), CancelOutcome::WorkerNotified);
+    assert!(store.is_cancel_requested(runs.id).unwrap());
     assert_eq!(store.session(runs.id).unwrap().unwrap().state, SessionState::Running);
     let error = store.cancel_session(metier_types::SessionId::new(), "x").unwrap_err();
     assert!(matches!(error, Error::NoSession { .. }), "{error}");
     // If its worker dies as well, the session is cancelled, not queued again.
-    let held = store.held_sessions("device-1").unwrap().remove(0);
+    let held = store.claimed_sessions("device-1").unwrap().remove(0);
     assert!(store.release_session(&held, false).unwrap());
     assert_eq!(store.session(runs.id).unwrap().unwrap().state, SessionState::Cancelled);
 }
@@ -854,8 +855,11 @@ fn a_session_whose_worker_is_gone_waits_again_once_if_it_had_not_begun(place: &P
     let first = store.add_session(&new_session("a"), 5).unwrap();
     store.add_session(&new_session("b"), 5).unwrap();
     store.claim_session(&at("device-1"), &owner(1)).unwrap().unwrap();
-    assert!(store.held_sessions("device-2").unwrap().is_empty(), "what another device does, it knows itself");
-    let held = store.held_sessions("device-1").unwrap().remove(0);
+    assert!(
+        store.claimed_sessions("device-2").unwrap().is_empty(),
+        "what another device does, it knows itself"
+    );
+    let held = store.claimed_sessions("device-1").unwrap().remove(0);
     assert_eq!((held.owner.clone(), held.child.clone()), (Some(owner(1)), None));
     assert!(store.release_session(&held, false).unwrap());
     assert!(!store.release_session(&held, false).unwrap(), "once");
@@ -867,13 +871,13 @@ fn a_session_whose_worker_is_gone_waits_again_once_if_it_had_not_begun(place: &P
     );
     assert!(again.started.is_none() && again.reason.is_some());
     assert_eq!(store.claim_session(&at("device-1"), &owner(2)).unwrap().unwrap().id, first.id);
-    let held = store.held_sessions("device-1").unwrap().remove(0);
+    let held = store.claimed_sessions("device-1").unwrap().remove(0);
     assert!(store.release_session(&held, false).unwrap());
     let over = store.session(first.id).unwrap().unwrap();
     assert_eq!((over.state, over.turns), (SessionState::Interrupted, 2), "not for ever");
     let next = store.claim_session(&at("device-1"), &owner(3)).unwrap().unwrap();
     store.begin_session(next.id, &owner(3), &owner(33)).unwrap();
-    let held = store.held_sessions("device-1").unwrap().remove(0);
+    let held = store.claimed_sessions("device-1").unwrap().remove(0);
     assert_eq!(held.child, Some(owner(33)));
     store.release_session(&held, true).unwrap();
     let over = store.session(next.id).unwrap().unwrap();

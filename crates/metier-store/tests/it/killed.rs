@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::*;
-use metier_store::{Location, RunFilter, Store};
+use metier_store::{RecordStore, RunFilter, StoreLocation};
 use metier_types::random::SplitMix64;
 use metier_types::{RunId, RunState};
 
@@ -86,17 +86,17 @@ fn ask(path: &Path, sql: &str) -> String {
 fn a_kill_loses_at_most_the_chunk_being_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metier.db");
-    let location = Location::Sqlite(path.clone());
+    let location = StoreLocation::Sqlite(path.clone());
     let mut everything: Vec<(RunId, RunState, i64)> = Vec::new();
     let mut random = SplitMix64::new(1);
     for round in 0..50 {
         let mut writer = Writer::start(&path, 1000);
         if round < 15 {
             // The kill may come before the file exists.
-            std::thread::sleep(Duration::from_micros(random.below(15_000) as u64));
+            std::thread::sleep(Duration::from_micros(random.next_below(15_000) as u64));
         } else {
             while writer.runs.is_empty() && writer.listen() {}
-            std::thread::sleep(Duration::from_micros(random.below(50_000) as u64));
+            std::thread::sleep(Duration::from_micros(random.next_below(50_000) as u64));
         }
         writer.child.kill().unwrap();
         everything.extend(writer.acknowledged());
@@ -126,8 +126,8 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
             everything.drain(..keep);
         }
     }
-    let store = Store::open(&location).unwrap();
-    let swept = store.sweep("device-1", &|_| false).unwrap();
+    let store = RecordStore::open(&location).unwrap();
+    let swept = store.mark_interrupted_runs("device-1", &|_| false).unwrap();
     assert!(swept.len() >= 10, "the kills must hit runs under way, hit {}", swept.len());
     for id in swept {
         let run = store.run(id).unwrap().unwrap();
@@ -139,7 +139,7 @@ fn a_kill_loses_at_most_the_chunk_being_written() {
     let running = RunFilter { state: Some(RunState::Running), ..Default::default() };
     assert_eq!(store.runs(&running).unwrap().total, 0);
     assert_eq!(ask(&path, "SELECT count(*) FROM chunk"), "0");
-    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.check_health().unwrap().problems, Vec::<String>::new());
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn processes_share_one_file() {
     for child in children {
         for (id, state, appends) in child.acknowledged() {
             assert_eq!((state, appends), (RunState::Finished, RUN_CHUNKS));
-            let store = Store::open_read_only(&Location::Sqlite(path.clone())).unwrap();
+            let store = RecordStore::open_read_only(&StoreLocation::Sqlite(path.clone())).unwrap();
             assert_eq!(store.series(id, None).unwrap(), [chunk(id, "use", 0, CHUNK_ROWS * RUN_CHUNKS)]);
             seen += 1;
         }

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
-use metier_store::{Error, Store};
+use metier_store::{Error, RecordStore};
 use postgres::{Client, NoTls};
 
 fn client(place: &Place) -> Client {
@@ -15,7 +15,7 @@ fn client(place: &Place) -> Client {
 }
 
 fn refusal(url: &str) -> Error {
-    match Store::open(&url.parse().unwrap()) {
+    match RecordStore::open(&url.parse().unwrap()) {
         Ok(_) => panic!("{url} was opened"),
         Err(error) => error,
     }
@@ -33,9 +33,9 @@ fn cut(place: &Place) -> i64 {
 }
 
 /// A store with an identifiable connection.
-fn named(place: &Place) -> Store {
+fn named(place: &Place) -> RecordStore {
     let Place::Schema { url, name, .. } = place else { panic!("a server is wanted") };
-    Store::open(&format!("{url}&application_name={name}").parse().unwrap()).unwrap()
+    RecordStore::open(&format!("{url}&application_name={name}").parse().unwrap()).unwrap()
 }
 
 #[test]
@@ -46,15 +46,15 @@ fn a_lost_connection_is_made_again() {
     store.begin_run(&run, &owner(1)).unwrap();
     for part in 0..5 {
         assert_eq!(cut(&place), 1);
-        store.append(run.id, &[chunk(run.id, "use", part * 10, 10)]).unwrap();
+        store.append_series(run.id, &[chunk(run.id, "use", part * 10, 10)]).unwrap();
         assert_eq!(cut(&place), 1);
         assert_eq!(store.series(run.id, None).unwrap(), [chunk(run.id, "use", 0, part * 10 + 10)]);
     }
     assert_eq!(cut(&place), 1);
     store.finish_run(&over(&run)).unwrap();
     assert_eq!(store.run(run.id).unwrap().unwrap(), over(&run));
-    assert_eq!(store.check().map(|_| cut(&place)).unwrap(), 1);
-    assert_eq!(store.check().unwrap().runs, 1);
+    assert_eq!(store.check_health().map(|_| cut(&place)).unwrap(), 1);
+    assert_eq!(store.check_health().unwrap().runs, 1);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn connections_cut_at_any_moment_lose_nothing() {
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until {
             // A second cut right after the first is an error; the caller may retry.
-            while store.append(run.id, &[chunk(run.id, "use", part * 10, 10)]).is_err() {
+            while store.append_series(run.id, &[chunk(run.id, "use", part * 10, 10)]).is_err() {
                 retried += 1;
             }
             part += 1;
@@ -100,8 +100,8 @@ fn a_newer_schema_is_refused_and_left_as_it_was() {
     place.open();
     client(&place).batch_execute("UPDATE metier_schema SET version = 99").unwrap();
     for error in [
-        Store::open(&place.location()).map(|_| ()).unwrap_err(),
-        Store::open_read_only(&place.location()).map(|_| ()).unwrap_err(),
+        RecordStore::open(&place.location()).map(|_| ()).unwrap_err(),
+        RecordStore::open_read_only(&place.location()).map(|_| ()).unwrap_err(),
     ] {
         assert!(matches!(error, Error::Newer { found: 99, known: 3, .. }), "{error}");
     }
@@ -125,7 +125,7 @@ fn every_earlier_schema_is_brought_up_to_date() {
             ))
             .unwrap();
         let store = place.open();
-        assert_eq!(store.check().unwrap().schema_version, 3);
+        assert_eq!(store.check_health().unwrap().schema_version, 3);
         let run = run_at(0, "train");
         store.begin_run(&run, &owner(1)).unwrap();
         assert_eq!(store.find_run("train").unwrap(), run.id);
@@ -143,7 +143,7 @@ fn tables_of_another_program_are_left_alone() {
     let Some(place) = Place::postgres() else { return };
     let mut client = client(&place);
     client.batch_execute("CREATE TABLE artefact (x INT); INSERT INTO artefact VALUES (1)").unwrap();
-    let error = Store::open(&place.location()).map(|_| ()).unwrap_err();
+    let error = RecordStore::open(&place.location()).map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::Foreign { .. }), "{error}");
     let tables: i64 = client
         .query_one("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()", &[])
@@ -167,9 +167,9 @@ fn a_user_who_may_only_read_is_told_so() {
         .unwrap();
     let at = url.find('@').unwrap();
     let weak = format!("postgres://{name}:topsecret{}", &url[at..]);
-    let reader = Store::open_read_only(&weak.parse().unwrap()).unwrap();
+    let reader = RecordStore::open_read_only(&weak.parse().unwrap()).unwrap();
     assert_eq!(reader.devices().unwrap().len(), 1);
-    let writer = Store::open(&weak.parse().unwrap()).unwrap();
+    let writer = RecordStore::open(&weak.parse().unwrap()).unwrap();
     let error = writer.put_device(&device("2", "b")).unwrap_err();
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
     assert!(!format!("{error} {error:?}").contains("topsecret"));

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::*;
-use metier_store::{Error, Location, RunFilter, Store};
+use metier_store::{Error, RecordStore, RunFilter, StoreLocation};
 use metier_types::random::SplitMix64;
 
-fn at(path: &Path) -> Location {
-    Location::Sqlite(path.to_path_buf())
+fn at(path: &Path) -> StoreLocation {
+    StoreLocation::Sqlite(path.to_path_buf())
 }
 
-fn refusal(location: &Location) -> Error {
-    match Store::open(location) {
+fn refusal(location: &StoreLocation) -> Error {
+    match RecordStore::open(location) {
         Ok(_) => panic!("{location} was opened"),
         Err(error) => error,
     }
@@ -24,10 +24,10 @@ fn refusal(location: &Location) -> Error {
 
 /// A closed store with one finished run; its log is checkpointed into the file.
 fn filled(path: &Path) -> metier_types::Run {
-    let store = Store::open(&at(path)).unwrap();
+    let store = RecordStore::open(&at(path)).unwrap();
     let run = run_at(0, "train");
     store.begin_run(&run, &owner(1)).unwrap();
-    store.append(run.id, &[chunk(run.id, "use", 0, 5000)]).unwrap();
+    store.append_series(run.id, &[chunk(run.id, "use", 0, 5000)]).unwrap();
     store.finish_run(&over(&run)).unwrap();
     drop(store);
     checkpoint(path);
@@ -56,7 +56,7 @@ fn a_newer_schema_is_refused_and_left_as_it_was() {
     rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
     checkpoint(&path);
     let before = fs::read(&path).unwrap();
-    for error in [refusal(&at(&path)), Store::open_read_only(&at(&path)).map(|_| ()).unwrap_err()] {
+    for error in [refusal(&at(&path)), RecordStore::open_read_only(&at(&path)).map(|_| ()).unwrap_err()] {
         assert!(matches!(error, Error::Newer { found: 99, known: 3, .. }), "{error}");
         assert!(error.to_string().contains("newer metier"), "{error}");
     }
@@ -99,8 +99,8 @@ fn every_earlier_schema_is_brought_up_to_date() {
             )
             .unwrap();
         drop(connection);
-        let store = Store::open(&at(&path)).unwrap();
-        assert_eq!(store.check().unwrap().schema_version, 3);
+        let store = RecordStore::open(&at(&path)).unwrap();
+        assert_eq!(store.check_health().unwrap().schema_version, 3);
         assert_eq!(store.run(run.id).unwrap().unwrap(), run);
         assert_eq!(store.find_run("train").unwrap(), run.id);
         store.put_device(&device("1", "a")).unwrap();
@@ -128,7 +128,7 @@ fn what_is_not_a_store_is_refused_and_left_as_it_was() {
     drop(connection);
     for path in [text, short, foreign] {
         let before = fs::read(&path).unwrap();
-        for error in [refusal(&at(&path)), Store::open_read_only(&at(&path)).map(|_| ()).unwrap_err()] {
+        for error in [refusal(&at(&path)), RecordStore::open_read_only(&at(&path)).map(|_| ()).unwrap_err()] {
             assert!(matches!(error, Error::Foreign { .. }), "{error}");
             assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
         }
@@ -167,7 +167,7 @@ fn a_directory_or_a_file_in_the_way_is_said_so() {
     fs::write(&file, "").unwrap();
     let error = refusal(&at(&file.join("metier.db")));
     assert!(matches!(error, Error::CannotOpen { .. }), "{error}");
-    let error = Store::open_read_only(&at(&folder.path().join("none.db"))).map(|_| ()).unwrap_err();
+    let error = RecordStore::open_read_only(&at(&folder.path().join("none.db"))).map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::Absent { .. }), "{error}");
     assert!(!folder.path().join("none.db").exists());
 }
@@ -177,12 +177,12 @@ fn an_empty_file_becomes_a_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metier.db");
     fs::write(&path, "").unwrap();
-    assert!(matches!(Store::open_read_only(&at(&path)).map(|_| ()), Err(Error::Absent { .. })));
+    assert!(matches!(RecordStore::open_read_only(&at(&path)).map(|_| ()), Err(Error::Absent { .. })));
     filled(&path);
     // Names that SQLite would interpret in another way.
     let odd = folder.path().join("file:x?mode=memory&a=%20#b");
     let run = filled(&odd);
-    assert_eq!(Store::open_read_only(&at(&odd)).unwrap().run(run.id).unwrap(), Some(run));
+    assert_eq!(RecordStore::open_read_only(&at(&odd)).unwrap().run(run.id).unwrap(), Some(run));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn damage_is_told_and_never_a_panic() {
     let run = filled(&path);
     let sound = fs::read(&path).unwrap();
     let mut random = SplitMix64::new(99);
-    let mut next = move || random.below(1 << 31);
+    let mut next = move || random.next_below(1 << 31);
     let (mut refused, mut told) = (0, 0);
     for round in 0..150 {
         let mut bytes = sound.clone();
@@ -208,7 +208,7 @@ fn damage_is_told_and_never_a_panic() {
         }
         let path = folder.path().join(format!("{round}.db"));
         fs::write(&path, &bytes).unwrap();
-        match Store::open(&at(&path)) {
+        match RecordStore::open(&at(&path)) {
             Err(error) => {
                 assert!(matches!(error, Error::Damaged { .. } | Error::Engine { .. }), "{error}");
                 assert!(fs::read(&path).unwrap() == bytes, "opening changed a damaged file");
@@ -220,8 +220,8 @@ fn damage_is_told_and_never_a_panic() {
                 errors.extend(store.series(run.id, None).err());
                 errors.extend(store.runs(&RunFilter::default()).err());
                 errors.extend(store.find_run("last").err());
-                errors.extend(store.sweep("device-1", &|_| false).err());
-                let problems = store.check().map_or(1, |health| health.problems.len());
+                errors.extend(store.mark_interrupted_runs("device-1", &|_| false).err());
+                let problems = store.check_health().map_or(1, |health| health.problems.len());
                 told += usize::from(!errors.is_empty() || problems > 0);
                 // Data is read correctly or not at all.
                 if let Ok(series) = store.series(run.id, None) {
@@ -239,13 +239,13 @@ fn damage_is_told_and_never_a_panic() {
 fn a_damaged_chunk_does_not_cost_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metier.db");
-    let store = Store::open(&at(&path)).unwrap();
+    let store = RecordStore::open(&at(&path)).unwrap();
     let (run, other) = (run_at(0, "train"), run_at(1, "other"));
     for run in [&run, &other] {
         store.begin_run(run, &owner(1)).unwrap();
         for part in 0..3 {
             let both = [chunk(run.id, "use", part * 40_000, 40_000), chunk(run.id, "host", part, 1)];
-            store.append(run.id, &both).unwrap();
+            store.append_series(run.id, &both).unwrap();
         }
     }
     let broken = "UPDATE chunk SET content = zeroblob(50) WHERE series = 'use' \
@@ -256,7 +256,7 @@ fn a_damaged_chunk_does_not_cost_the_run() {
     assert_eq!(store.series(run.id, Some("host")).unwrap(), [chunk(run.id, "host", 0, 3)]);
     let error = store.series(run.id, Some("use")).unwrap_err();
     assert!(matches!(error, Error::Series { .. }), "{error}");
-    assert_eq!(store.sweep("device-1", &|_| false).unwrap(), [other.id]);
+    assert_eq!(store.mark_interrupted_runs("device-1", &|_| false).unwrap(), [other.id]);
     // The intact chunks of the damaged series are all still there.
     let count = "SELECT count(*) FROM chunk WHERE series = 'use'";
     let kept: i64 =
@@ -268,10 +268,10 @@ fn a_damaged_chunk_does_not_cost_the_run() {
 fn opening_a_store_again_keeps_the_locks_of_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metier.db");
-    let store = Store::open(&at(&path)).unwrap();
+    let store = RecordStore::open(&at(&path)).unwrap();
     store.put_device(&device("1", "a")).unwrap();
-    drop(Store::open(&at(&path)).unwrap());
-    drop(Store::open_read_only(&at(&path)).unwrap());
+    drop(RecordStore::open(&at(&path)).unwrap());
+    drop(RecordStore::open_read_only(&at(&path)).unwrap());
     // A program that sees no other user checkpoints the log into the file and removes it at exit.
     // (The program is Python's SQLite where installed: a connection of this process would not be
     // another program.)
@@ -283,21 +283,21 @@ fn opening_a_store_again_keeps_the_locks_of_the_first() {
     assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), "1", "{out:?}");
     assert!(path.with_file_name("metier.db-wal").exists(), "the log was taken from under an open store");
     store.put_device(&device("2", "b")).unwrap();
-    assert_eq!(Store::open_read_only(&at(&path)).unwrap().devices().unwrap().len(), 2);
+    assert_eq!(RecordStore::open_read_only(&at(&path)).unwrap().devices().unwrap().len(), 2);
 }
 
 #[test]
 fn a_store_that_hangs_costs_samples_and_no_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metier.db");
-    let store = Store::open(&at(&path)).unwrap();
+    let store = RecordStore::open(&at(&path)).unwrap();
     let run = run_at(0, "train");
     store.begin_run(&run, &owner(1)).unwrap();
     // Another program holds the file while more samples come than the queue takes. If the queue
     // blocked its caller, this test would wait for the store's own limit and find nothing dropped.
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let writer = metier_store::Writer::start(store.clone());
+    let writer = metier_store::SeriesWriter::start(store.clone());
     for part in 0..1000 {
         writer.append(run.id, vec![chunk(run.id, "use", part * 10, 10)]);
     }
@@ -359,7 +359,7 @@ fn a_full_disk_is_said_so_and_damages_nothing() {
     for size in ["4k", "16k", "64k", "128k", "1m", "2m"] {
         let Some(disk) = Disk::new(&format!("size={size}")) else { return };
         let full = |error: Error| assert!(matches!(error, Error::Full { .. }), "size {size}: {error:?}");
-        let store = match Store::open(&at(&disk.path())) {
+        let store = match RecordStore::open(&at(&disk.path())) {
             Ok(store) => store,
             Err(error) => {
                 full(error);
@@ -374,7 +374,7 @@ fn a_full_disk_is_said_so_and_damages_nothing() {
             Err(error) => full(error),
             Ok(()) => {
                 for part in 0..10_000 {
-                    match store.append(run.id, &[chunk(run.id, "use", part * 100, 100)]) {
+                    match store.append_series(run.id, &[chunk(run.id, "use", part * 100, 100)]) {
                         Ok(()) => kept.push(part),
                         Err(error) => {
                             full(error);
@@ -397,12 +397,12 @@ fn a_full_disk_is_said_so_and_damages_nothing() {
         // The same store continues when there is space again.
         disk.remount("size=16m");
         if !kept.is_empty() {
-            store.append(run.id, &[chunk(run.id, "use", kept.len() as i64 * 100, 100)]).unwrap();
+            store.append_series(run.id, &[chunk(run.id, "use", kept.len() as i64 * 100, 100)]).unwrap();
             store.finish_run(&over(&run)).unwrap();
             let want = chunk(run.id, "use", 0, kept.len() as i64 * 100 + 100);
             assert_eq!(store.series(run.id, None).unwrap(), [want], "size {size}");
         }
-        assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+        assert_eq!(store.check_health().unwrap().problems, Vec::<String>::new());
     }
 }
 
@@ -415,20 +415,20 @@ fn a_read_only_disk_can_be_read_and_not_written() {
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
     let error = refusal(&at(&disk.path().with_file_name("new.db")));
     assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
-    let reader = Store::open_read_only(&at(&disk.path())).unwrap();
+    let reader = RecordStore::open_read_only(&at(&disk.path())).unwrap();
     assert_eq!(reader.run(run.id).unwrap().unwrap(), run);
     assert_eq!(reader.series(run.id, None).unwrap().len(), 1);
 
     // Left by a program that ended without a checkpoint, as metier does.
     drop(reader);
     disk.remount("rw");
-    let store = Store::open(&at(&disk.path())).unwrap();
+    let store = RecordStore::open(&at(&disk.path())).unwrap();
     let second = run_at(9, "second");
     store.begin_run(&second, &owner(1)).unwrap();
     drop(store);
     assert!(fs::metadata(disk.path().with_file_name("metier.db-wal")).unwrap().len() > 0);
     disk.remount("ro");
-    let reader = Store::open_read_only(&at(&disk.path())).unwrap();
+    let reader = RecordStore::open_read_only(&at(&disk.path())).unwrap();
     assert_eq!(reader.find_run("last").unwrap(), second.id);
     drop(reader);
 
@@ -436,7 +436,7 @@ fn a_read_only_disk_can_be_read_and_not_written() {
     disk.remount("rw");
     fs::remove_file(disk.path().with_file_name("metier.db-shm")).unwrap();
     disk.remount("ro");
-    let error = Store::open_read_only(&at(&disk.path())).map(|_| ()).unwrap_err();
+    let error = RecordStore::open_read_only(&at(&disk.path())).map(|_| ()).unwrap_err();
     assert!(
         matches!(error, Error::CannotOpen { .. }) && error.to_string().contains("copy both files"),
         "{error}"
@@ -481,5 +481,5 @@ fn missing_rights_are_said_so() {
     chmod(&path, 0o666);
     assert_eq!(as_other(&path).unwrap(), "ReadOnly opened", "a folder that takes no log");
     chmod(folder.path(), 0o755);
-    assert_eq!(Store::open(&at(&path)).unwrap().run(run.id).unwrap(), Some(run));
+    assert_eq!(RecordStore::open(&at(&path)).unwrap().run(run.id).unwrap(), Some(run));
 }

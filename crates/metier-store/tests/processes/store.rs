@@ -8,7 +8,7 @@ mod records;
 use std::io::Write;
 use std::path::Path;
 
-use metier_store::{Error, Location, Store};
+use metier_store::{Error, RecordStore, StoreLocation};
 use records::{CHUNK_ROWS, RUN_CHUNKS, chunk, over, owner, run_at};
 
 fn main() {
@@ -30,12 +30,12 @@ fn write(file: &Path, runs: i64) {
     };
     for second in 0..runs {
         // Reopened each time, as `metier run` does; the kill may hit that too.
-        let store = Store::open(&Location::Sqlite(file.into())).unwrap();
+        let store = RecordStore::open(&StoreLocation::Sqlite(file.into())).unwrap();
         let run = run_at(second, "killed");
         store.begin_run(&run, &owner(std::process::id())).unwrap();
         say(format!("begun {}", run.id));
         for part in 0..RUN_CHUNKS {
-            store.append(run.id, &[chunk(run.id, "use", part * CHUNK_ROWS, CHUNK_ROWS)]).unwrap();
+            store.append_series(run.id, &[chunk(run.id, "use", part * CHUNK_ROWS, CHUNK_ROWS)]).unwrap();
             say(format!("appended {} {}", run.id, part + 1));
         }
         store.finish_run(&over(&run)).unwrap();
@@ -45,17 +45,21 @@ fn write(file: &Path, runs: i64) {
 
 /// Opens a store for writing and read-only, and prints the kinds of the errors.
 fn open(file: &Path) {
-    let verdict = |opened: Result<Store, Error>| match opened {
+    let verdict = |opened: Result<RecordStore, Error>| match opened {
         Ok(_) => "opened".to_string(),
         Err(error) => format!("{error:?}").chars().take_while(|c| c.is_alphanumeric()).collect(),
     };
-    let location = Location::Sqlite(file.into());
-    eprintln!("verdict {} {}", verdict(Store::open(&location)), verdict(Store::open_read_only(&location)));
+    let location = StoreLocation::Sqlite(file.into());
+    eprintln!(
+        "verdict {} {}",
+        verdict(RecordStore::open(&location)),
+        verdict(RecordStore::open_read_only(&location))
+    );
 }
 
 /// Opens a store with the root certificates of the environment; prints the engine or the error.
 fn check(url: &str) {
-    match Store::open(&url.parse().unwrap()).and_then(|store| store.check()) {
+    match RecordStore::open(&url.parse().unwrap()).and_then(|store| store.check_health()) {
         Ok(health) => eprintln!("verdict opened {}", health.engine),
         Err(error) => eprintln!("verdict {}", error.to_string().replace('\n', " ")),
     }

@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 use metier_server::HttpConfig;
-use metier_server::agent::{AgentConfig, Bounds, Engine, Location, NameSource};
+use metier_server::agent::{AgentConfig, AgentLimits, EngineNameSource, NameSource, NodeLocation};
 
-use super::Room;
-use super::up::token;
-use crate::config::{Typed, data_folder};
-use crate::exit::{Code, usage};
+use super::CommandContext;
+use super::up::load_token;
+use crate::config::{FlagSettings, data_folder};
+use crate::exit::{CliExitCode, usage_error};
 
-mod cluster;
+mod pod_names;
 
 const EXAMPLES: &str = "Examples:
   metier agent                                           http://127.0.0.1:7003/metrics
@@ -23,7 +23,7 @@ const EXAMPLES: &str = "Examples:
 /// Export what this node runs for Prometheus
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Names of containers come from a container engine's socket, those of pods from the cluster that KUBECONFIG names or that the agent runs in; without them identifiers stand in.")]
-pub struct Agent {
+pub struct AgentArgs {
     /// Where to listen [METIER_AGENT_LISTEN; default 127.0.0.1:7003]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
@@ -49,19 +49,19 @@ pub struct Agent {
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     root: PathBuf,
     /// Most containers on the page; the rest is counted
-    #[arg(long, value_name = "N", default_value_t = Bounds::default().containers)]
+    #[arg(long, value_name = "N", default_value_t = AgentLimits::default().containers)]
     containers: usize,
     /// Most commands on the page, by CPU time and as many by memory
-    #[arg(long, value_name = "N", default_value_t = Bounds::default().commands)]
+    #[arg(long, value_name = "N", default_value_t = AgentLimits::default().commands)]
     commands: usize,
     /// Show processes one by one instead of by command: a new series for each that ever runs
     #[arg(long)]
     by_pid: bool,
 }
 
-impl Agent {
+impl AgentArgs {
     /// What of it is a setting.
-    pub fn typed(&self) -> Typed {
+    pub fn setting_values(&self) -> FlagSettings {
         let joined = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
         vec![
             ("agent.listen", self.listen.clone()),
@@ -74,37 +74,39 @@ impl Agent {
         ]
     }
 
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        crate::log::start(&room.console, room.verbose, crate::log::SERVER)?;
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        crate::log::start_logging(&room.console, room.verbose, crate::log::SERVER_LEVEL)?;
         let settings = &room.settings;
         let text = |name: &str| settings.get(name).and_then(|setting| setting.value.clone());
         let environment = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let node = text("agent.node").or_else(|| environment("NODE_NAME"));
         if !self.root.join("proc").is_dir() {
             let root = self.root.display();
-            return Err(usage(format!(
+            return Err(usage_error(format!(
                 "--root is {root}, which has no proc; want the folder at which the host is mounted"
             )));
         }
         let location = match text("agent.location") {
-            Some(place) => Some(location(&place).map_err(|want| settings.wrong("agent.location", &want))?),
+            Some(place) => {
+                Some(parse_location(&place).map_err(|want| settings.wrong_value("agent.location", &want))?)
+            }
             None => None,
         };
         let config = AgentConfig {
             server: HttpConfig {
                 listen: settings.address("agent.listen")?,
-                token: token(room, "agent.token_file")?,
+                token: load_token(room, "agent.token_file")?,
                 open: settings.list("agent.open"),
                 ..HttpConfig::default()
             },
             version: env!("CARGO_PKG_VERSION").to_string(),
-            roots: Roots {
+            roots: KernelRoots {
                 proc: self.root.join("proc"),
                 sys: self.root.join("sys"),
                 etc: self.root.join("etc"),
             },
             data: data_folder(),
-            sources: self.sources(room, node.clone())?,
+            sources: self.name_sources(room, node.clone())?,
             node,
             location,
             sockets: settings
@@ -114,19 +116,27 @@ impl Agent {
                 .map(Into::into)
                 .collect(),
             by_pid: self.by_pid,
-            bounds: Bounds { containers: self.containers, commands: self.commands, ..Bounds::default() },
+            bounds: AgentLimits {
+                containers: self.containers,
+                commands: self.commands,
+                ..AgentLimits::default()
+            },
             ..AgentConfig::default()
         };
-        config.check().map_err(|error| usage(error.to_string()))?;
+        config.check().map_err(|error| usage_error(error.to_string()))?;
         let console = room.console;
         metier_server::agent::run(config, |address| {
             console.note(format!("metier: ready at http://{address}/metrics; Ctrl-C ends it"));
         })?;
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 
     /// Who knows names: an engine whose socket is there, a cluster that we are told of or are in.
-    fn sources(&self, room: &Room, node: Option<String>) -> anyhow::Result<Vec<Box<dyn NameSource>>> {
+    fn name_sources(
+        &self,
+        room: &CommandContext,
+        node: Option<String>,
+    ) -> anyhow::Result<Vec<Box<dyn NameSource>>> {
         let mut sources: Vec<Box<dyn NameSource>> = Vec::new();
         let named = room.settings.get("agent.engine").and_then(|setting| setting.value.clone());
         let socket = match named.as_deref() {
@@ -136,16 +146,16 @@ impl Agent {
                 if !path.starts_with('/') {
                     return Err(room
                         .settings
-                        .wrong("agent.engine", "the absolute path of a socket, or none"));
+                        .wrong_value("agent.engine", "the absolute path of a socket, or none"));
                 }
                 Some(PathBuf::from(path))
             }
-            None => Engine::found(),
+            None => EngineNameSource::discover(),
         };
         if let Some(socket) = socket {
-            sources.push(Box::new(Engine::at(socket)));
+            sources.push(Box::new(EngineNameSource::at_socket(socket)));
         }
-        if let Some(cluster) = cluster::Cluster::named(node) {
+        if let Some(cluster) = pod_names::ClusterNameSource::from_environment(node) {
             sources.push(Box::new(cluster));
         }
         Ok(sources)
@@ -153,9 +163,9 @@ impl Agent {
 }
 
 /// Reads `city=…,country=…`. The error says what would be right.
-fn location(text: &str) -> Result<Location, String> {
+fn parse_location(text: &str) -> Result<NodeLocation, String> {
     const WANT: &str = "city=…,country=…,continent=…,latitude=…,longitude=…, each at most once";
-    let mut place = Location::default();
+    let mut place = NodeLocation::default();
     let mut seen = Vec::new();
     for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
         let (key, value) = pair.split_once('=').ok_or(WANT)?;
@@ -192,13 +202,13 @@ mod tests {
 
     #[test]
     fn a_place_is_read_and_a_wrong_one_refused() {
-        let place = location("city=Pisa, country=Italy,latitude=43.7,longitude=10.4").unwrap();
+        let place = parse_location("city=Pisa, country=Italy,latitude=43.7,longitude=10.4").unwrap();
         assert_eq!(
             (place.city.as_str(), place.latitude.as_str(), place.continent.as_str()),
             ("Pisa", "43.7", "")
         );
         for wrong in ["Pisa", "city=a,city=b", "latitude=91", "longitude=east", "planet=Earth", "", ","] {
-            assert!(location(wrong).is_err(), "{wrong}");
+            assert!(parse_location(wrong).is_err(), "{wrong}");
         }
     }
 }

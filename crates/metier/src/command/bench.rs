@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use metier_infer::job::{Job, Outcome, RESULT};
-use metier_infer::{BenchReport, Error, RuntimeComparison, differences, inputs, library};
-use metier_onnx::{Analysis, Limits};
-use metier_predict::latency::runs;
-use metier_types::{Digest, GraphUse, Run as Record, Seconds};
+use metier_infer::inference_job::{InferenceJob, InferenceOutcome, RESULT_FILE};
+use metier_infer::{BenchReport, Error, RuntimeComparison, compare_outputs, graph_inputs, library};
+use metier_onnx::{GraphAnalysis, OnnxLimits};
+use metier_predict::latency::run_trials;
+use metier_types::{ContentDigest, GraphUse, Run as Record, Seconds};
 
-use super::Room;
-use super::inspect::{Binding, pairs};
-use super::run::{complain_of_faults, flags, graph};
-use crate::console::complain;
-use crate::exit::{Code, usage};
-use crate::output::Format;
+use super::CommandContext;
+use super::inspect::{BindingArgs, parse_pairs};
+use super::run::{flags, graph_run, report_faults};
+use crate::console::print_error;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::DataFormat;
 
 const EXAMPLES: &str = "Examples:
   metier bench net.onnx                              what an inference takes here
@@ -40,15 +40,15 @@ folders, or an installed Python package. docs/reference/graphs.md tells more.";
 /// Run an ONNX graph here, and time it
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = AFTER)]
-pub struct Bench {
+pub struct BenchArgs {
     /// The graph's file
     #[arg(required_unless_present = "job")]
     graph: Option<PathBuf>,
     #[command(flatten)]
-    binding: Binding,
+    binding: BindingArgs,
     /// What runs it: rten is built in
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
-    runtime: Which,
+    runtime: BenchRuntime,
     /// ONNX Runtime's shared library [METIER_ONNXRUNTIME, ORT_DYLIB_PATH; default the usual places]
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
@@ -86,9 +86,9 @@ pub struct Bench {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     #[command(flatten)]
-    flags: flags::RunFlags<flags::SurroundingGroups>,
+    flags: flags::RunFileFlags<flags::SetupFlagGroups>,
     #[command(flatten)]
-    keeping: flags::Keeping,
+    keeping: flags::RecordKeepingArgs,
     /// What a child of ours has to do
     #[arg(long, hide = true, value_name = "FILE")]
     job: Option<PathBuf>,
@@ -96,7 +96,7 @@ pub struct Bench {
 
 /// What runs a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Which {
+enum BenchRuntime {
     // Not doc comments: those would make `--help` twice as long.
     Rten,
     Onnxruntime,
@@ -104,41 +104,41 @@ enum Which {
 }
 
 /// Inferences with a look at each operator.
-const LOOKS: usize = 10;
+const OPERATOR_RUNS: usize = 10;
 
-impl Bench {
+impl BenchArgs {
     /// Runs it and prints what it takes.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.job {
-            Some(job) => child(job),
-            None => self.parent(room).or_else(complain_of_faults),
+            Some(job) => run_child(job),
+            None => self.run_parent(room).or_else(report_faults),
         }
     }
 
-    fn parent(&self, room: &Room) -> anyhow::Result<Code> {
-        let path = self.graph.as_deref().ok_or_else(|| usage("want the file of a graph"))?;
+    fn run_parent(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let path = self.graph.as_deref().ok_or_else(|| usage_error("want the file of a graph"))?;
         let path = std::path::absolute(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let bytes = self.binding.bytes(&path)?;
-        let digest = metier_store::digest::of_bytes(&bytes);
-        let job = self.job_for(&path, &bytes)?;
+        let bytes = self.binding.read_graph(&path)?;
+        let digest = metier_store::digest::digest_bytes(&bytes);
+        let job = self.build_job(&path, &bytes)?;
         drop(bytes);
-        let (analysis, made, notes) = job.inputs().map_err(|error| named(&path, error))?;
+        let (analysis, made, notes) = job.prepare_inputs().map_err(|error| graph_error(&path, error))?;
         notes.iter().for_each(|note| room.console.note(note));
         let mut report = BenchReport::new(&path, digest, &analysis, &made, job.threads, notes);
         let folder =
             tempfile::Builder::new().prefix("metier-bench-").tempdir().context("no folder for a run")?;
         let mut outputs = Vec::new();
-        let mut worst = Code::OK;
+        let mut worst = CliExitCode::OK;
         for library in self.libraries(room)? {
-            let job = Job { onnxruntime: library, ..job.clone() };
+            let job = InferenceJob { onnxruntime: library, ..job.clone() };
             let name = job.engine().name();
             let own = folder.path().join(name);
-            let (records, outcome, code) = self.measured(room, &own, job, &digest, &analysis)?;
+            let (records, outcome, code) = self.measure_runtime(room, &own, job, &digest, &analysis)?;
             match outcome.filter(|outcome| outcome.error.is_none() && outcome.first.is_some()) {
-                Some(outcome) if code == Code::OK => {
-                    outputs.push(outcome.outputs(&own)?);
+                Some(outcome) if code == CliExitCode::OK => {
+                    outputs.push(outcome.read_outputs(&own)?);
                     if !self.keeping.no_store {
-                        taught(room, &records)?;
+                        add_training_points(room, &records)?;
                     }
                     report.add_runtime(name, &records, &outcome, &analysis, !self.keeping.no_store);
                 }
@@ -147,32 +147,35 @@ impl Bench {
                     worst = code;
                 }
             }
-            if code == Code::of(130) {
+            if code == CliExitCode::from_raw(130) {
                 return Ok(code);
             }
         }
         if let [first, second] = outputs.as_slice() {
-            report.comparison = RuntimeComparison::of(&report.results, differences(first, second));
+            report.comparison = RuntimeComparison::of(&report.results, compare_outputs(first, second));
         }
         // A program that reads it is told what failed, too.
-        if !report.results.is_empty() || matches!(room.console.format, Format::Json | Format::Yaml) {
-            room.console.show(&report, table::HEADER.split(','), table::rows(&report), |paint| {
-                table::text(&report, self.operators, paint)
-            })?;
+        if !report.results.is_empty() || matches!(room.console.format, DataFormat::Json | DataFormat::Yaml) {
+            room.console.print_record(
+                &report,
+                table::HEADER.split(','),
+                table::csv_rows(&report),
+                |paint| table::report_text(&report, self.operators, paint),
+            )?;
         }
         Ok(worst)
     }
 
     /// The libraries to run it with, `None` being the built-in one.
-    fn libraries(&self, room: &Room) -> anyhow::Result<Vec<Option<PathBuf>>> {
-        if self.runtime == Which::Rten {
+    fn libraries(&self, room: &CommandContext) -> anyhow::Result<Vec<Option<PathBuf>>> {
+        if self.runtime == BenchRuntime::Rten {
             return Ok(vec![None]);
         }
-        let found = library::find(self.onnxruntime.as_deref(), |name| std::env::var_os(name));
+        let found = library::find_library(self.onnxruntime.as_deref(), |name| std::env::var_os(name));
         match (found, self.runtime) {
-            (Some(found), Which::Onnxruntime) => Ok(vec![Some(std::path::absolute(found)?)]),
+            (Some(found), BenchRuntime::Onnxruntime) => Ok(vec![Some(std::path::absolute(found)?)]),
             (Some(found), _) => Ok(vec![None, Some(std::path::absolute(found)?)]),
-            (None, Which::Both) => {
+            (None, BenchRuntime::Both) => {
                 room.console
                     .warn(format!("ONNX Runtime was not found, so rten runs alone; {}", library::FIX));
                 Ok(vec![None])
@@ -181,11 +184,13 @@ impl Bench {
         }
     }
 
-    fn job_for(&self, path: &Path, bytes: &[u8]) -> anyhow::Result<Job> {
+    fn build_job(&self, path: &Path, bytes: &[u8]) -> anyhow::Result<InferenceJob> {
         let mut bindings = self.binding.bindings()?;
-        let model = self.binding.named(path, metier_onnx::read(bytes, &Limits::default()))?;
+        let model =
+            self.binding.name_file_in_error(path, metier_onnx::read_onnx(bytes, &OnnxLimits::default()))?;
         if let Some(size) = self.batch {
-            inputs::batch(&model.graph, size, &mut bindings).map_err(|error| named(path, error))?;
+            graph_inputs::bind_batch_size(&model.graph, size, &mut bindings)
+                .map_err(|error| graph_error(path, error))?;
         }
         let mut numbers: BTreeMap<String, Vec<f64>> = bindings
             .values
@@ -193,22 +198,22 @@ impl Bench {
             .map(|(name, values)| (name.clone(), values.iter().map(|value| *value as f64).collect()))
             .collect();
         let mut files = BTreeMap::new();
-        for (name, text) in
-            pairs("--input", &self.input, "NAME=FILE.npy or NAME=NUMBER", |text| Some(text.to_string()))?
-        {
+        for (name, text) in parse_pairs("--input", &self.input, "NAME=FILE.npy or NAME=NUMBER", |text| {
+            Some(text.to_string())
+        })? {
             match text.parse::<f64>() {
                 Ok(number) => drop(numbers.insert(name, vec![number])),
                 Err(_) => drop(files.insert(name, std::path::absolute(text)?)),
             }
         }
         if !(0.0..=3600.0).contains(&self.least) {
-            return Err(usage(format!("--least is {}; want 0 to 3600 seconds", self.least)));
+            return Err(usage_error(format!("--least is {}; want 0 to 3600 seconds", self.least)));
         }
         if let Some(folder) = &self.outputs {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Job {
+        Ok(InferenceJob {
             graph: path.to_path_buf(),
             onnxruntime: None,
             threads: self.threads.map_or(cores, |threads| threads as usize),
@@ -221,20 +226,20 @@ impl Bench {
             warmup: self.warmup as usize,
             repeats: self.repeat as usize,
             least_seconds: Seconds(self.least),
-            looks: if self.operators { LOOKS } else { 0 },
+            looks: if self.operators { OPERATOR_RUNS } else { 0 },
             outputs: None,
         })
     }
 
     /// One runtime, as runs of the store.
-    fn measured(
+    fn measure_runtime(
         &self,
-        room: &Room,
+        room: &CommandContext,
         folder: &Path,
-        mut job: Job,
-        digest: &Digest,
-        analysis: &Analysis,
-    ) -> anyhow::Result<(Vec<Record>, Option<Outcome>, Code)> {
+        mut job: InferenceJob,
+        digest: &ContentDigest,
+        analysis: &GraphAnalysis,
+    ) -> anyhow::Result<(Vec<Record>, Option<InferenceOutcome>, CliExitCode)> {
         std::fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         job.outputs = Some(folder.to_path_buf());
         let file = folder.join("job.json");
@@ -245,11 +250,11 @@ impl Bench {
             ["bench".as_ref(), "--job".as_ref(), file.as_ref(), "--quiet".as_ref()];
         let command: Vec<OsString> =
             std::iter::once(program.as_os_str()).chain(words).map(Into::into).collect();
-        let shape = |value: &metier_onnx::analysis::Value| {
+        let shape = |value: &metier_onnx::analysis::ValueDescription| {
             let sizes = value.shape.iter().flatten().map(|size| size.unwrap_or_default());
             (value.name.clone(), sizes.collect())
         };
-        let measured = graph::Measured {
+        let measured = graph_run::GraphMeasurement {
             graph: GraphUse {
                 file: job.graph.display().to_string(),
                 digest: *digest,
@@ -262,36 +267,42 @@ impl Bench {
             // The built-in engine folds constants at load on threads of its own.
             variable: ("RTEN_NUM_THREADS".to_string(), job.threads.to_string()),
             folder,
-            artefacts: vec![RESULT.to_string()],
+            artefacts: vec![RESULT_FILE.to_string()],
             runs: self.runs,
-            beside: beside(&job.graph, analysis),
+            beside: external_weight_files(&job.graph, analysis),
             page_cache: self.page_cache.clone(),
             flags: &self.flags,
             keeping: &self.keeping,
         };
-        let (records, code) = graph::measure(room, measured)?;
-        let outcome = Outcome::read(folder);
+        let (records, code) = graph_run::measure_graph(room, measured)?;
+        let outcome = InferenceOutcome::read(folder);
         if let Some(error) = outcome.as_ref().and_then(|outcome| outcome.error.as_ref()) {
-            complain(&format!("{}: {error}", job.graph.display()));
+            print_error(&format!("{}: {error}", job.graph.display()));
         } else if code.is_some()
             && let Some(record) = records.last()
         {
-            complain(&format!("{}: {}", job.engine().name(), metier_measure::verdict(record)));
+            print_error(&format!("{}: {}", job.engine().name(), metier_measure::verdict(record)));
         }
         if let (Some(to), Some(outcome)) = (&self.outputs, &outcome) {
             self.keep_outputs(folder, to, outcome, job.engine().name())?;
         }
         let failed = outcome.as_ref().is_some_and(|outcome| outcome.error.is_some());
-        let code = code.unwrap_or(Code::OK);
-        Ok((records, outcome, if failed { Code::FAILED } else { code }))
+        let code = code.unwrap_or(CliExitCode::OK);
+        Ok((records, outcome, if failed { CliExitCode::FAILED } else { code }))
     }
 
-    fn keep_outputs(&self, from: &Path, to: &Path, outcome: &Outcome, engine: &str) -> anyhow::Result<()> {
+    fn keep_outputs(
+        &self,
+        from: &Path,
+        to: &Path,
+        outcome: &InferenceOutcome,
+        engine: &str,
+    ) -> anyhow::Result<()> {
         for number in 0..outcome.outputs.len() {
-            let source = metier_infer::job::output_file(from, number);
+            let source = metier_infer::inference_job::output_path(from, number);
             let target = match self.runtime {
-                Which::Both => to.join(format!("{engine}-output-{number}.npy")),
-                _ => metier_infer::job::output_file(to, number),
+                BenchRuntime::Both => to.join(format!("{engine}-output-{number}.npy")),
+                _ => metier_infer::inference_job::output_path(to, number),
             };
             std::fs::copy(&source, &target).with_context(|| format!("cannot write {}", target.display()))?;
         }
@@ -300,19 +311,19 @@ impl Bench {
 }
 
 /// The files that hold weights of a graph, as far as they are there: who runs it says what is missing. A graph says their names, so only those in its folder or below count.
-fn beside(graph: &Path, analysis: &Analysis) -> Vec<PathBuf> {
+fn external_weight_files(graph: &Path, analysis: &GraphAnalysis) -> Vec<PathBuf> {
     let folder = graph.parent().unwrap_or(Path::new(""));
     let files = analysis.external_files.iter().filter_map(|name| metier_onnx::external_file(folder, name));
     files.filter(|file| file.is_file()).collect()
 }
 
 /// Keeps what the runs teach about how long graphs take; that they teach nothing is no fault of theirs.
-fn taught(room: &Room, records: &[Record]) -> anyhow::Result<()> {
+fn add_training_points(room: &CommandContext, records: &[Record]) -> anyhow::Result<()> {
     let store = room.writable_store()?;
     for record in records {
         // As it is kept: with its files.
         let Some(run) = store.run(record.id)? else { continue };
-        match runs::take_one(&store, &run) {
+        match run_trials::import_run(&store, &run) {
             Ok(Ok(())) => {}
             Ok(Err(why)) => tracing::debug!(run = %run.id, why, "nothing to learn from"),
             Err(error) => tracing::debug!(run = %run.id, %error, "nothing to learn from"),
@@ -322,29 +333,30 @@ fn taught(room: &Room, records: &[Record]) -> anyhow::Result<()> {
 }
 
 /// An error with the file's name; what the user gave wrong is an error of usage.
-fn named(path: &Path, error: Error) -> anyhow::Error {
+fn graph_error(path: &Path, error: Error) -> anyhow::Error {
     let text = format!("{}: {error}", path.display());
     match error {
-        Error::Graph(metier_onnx::Error::Dimension { .. }) => usage(text),
+        Error::Graph(metier_onnx::Error::Dimension { .. }) => usage_error(text),
         Error::Input { .. } | Error::Plan { .. } | Error::Graph(metier_onnx::Error::Shape { .. }) => {
             let how = if text.contains("dimension") { "; --shape NAME=1x3x224x224 gives one" } else { "" };
-            usage(format!("{text}{how}"))
+            usage_error(format!("{text}{how}"))
         }
         _ => anyhow::anyhow!("{text}"),
     }
 }
 
 /// What a child does: the job, its lines to whoever measures, its result beside the job.
-fn child(file: &Path) -> anyhow::Result<Code> {
+fn run_child(file: &Path) -> anyhow::Result<CliExitCode> {
     // An engine's panic is told in the result; it is no defect of ours.
     std::panic::set_hook(Box::new(|_| {}));
     crate::allocator::tune_for_inference();
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let job: Job = serde_json::from_slice(&bytes).with_context(|| format!("{} is no job", file.display()))?;
+    let job: InferenceJob =
+        serde_json::from_slice(&bytes).with_context(|| format!("{} is no job", file.display()))?;
     let folder = file.parent().unwrap_or(Path::new("."));
     let lines = std::env::var_os("METIER_LINES").unwrap_or_else(|| "/dev/null".into());
     let mut lines =
         std::fs::OpenOptions::new().append(true).open(&lines).context("cannot tell of inferences")?;
     // The error is in the result, and whoever started us says it.
-    Ok(if job.perform(folder, &mut lines).is_ok() { Code::OK } else { Code::FAILED })
+    Ok(if job.run(folder, &mut lines).is_ok() { CliExitCode::OK } else { CliExitCode::FAILED })
 }

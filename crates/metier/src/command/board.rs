@@ -1,7 +1,7 @@
 //! `metier board`: what a recorded log of `tegrastats` says, or what this board shows of itself now.
 
-mod lines;
-mod now;
+mod current_board;
+mod log_output;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,14 +10,16 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_device::boards::Line;
-use metier_device::boards::log::{INTERVAL, Recording, Role, Summary};
+use metier_device::boards::TegrastatsLine;
+use metier_device::boards::tegrastats_log::{
+    DEFAULT_INTERVAL, LineRole, RecordingSummary, TegrastatsRecording,
+};
 use metier_types::Watts;
 use serde::Serialize;
 
-use super::Room;
-use crate::exit::{Code, usage};
-use crate::output::{Format, figures};
+use super::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{DataFormat, figures};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -28,15 +30,15 @@ const EXAMPLES: &str = "Examples:
   tegrastats | head -60 | metier board -  lines as they come, timed on receipt";
 
 /// Longest line that is taken as one; what is longer is cut.
-const LONGEST: u64 = 64 << 10;
+const MAX_LINE_BYTES: u64 = 64 << 10;
 
 /// Most lines of one log that are kept to be shown; the summary takes all.
-const MOST_SHOWN: usize = 1_000_000;
+const MAX_SHOWN_LINES: usize = 1_000_000;
 
 /// Show a recorded tegrastats log, or this board now
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Board {
+pub struct BoardArgs {
     /// A log that tegrastats wrote, of any Jetson and release; - for stdin
     #[arg(value_name = "FILE|-")]
     file: Option<PathBuf>,
@@ -50,33 +52,35 @@ pub struct Board {
 
 /// One line with its place.
 #[derive(Serialize)]
-struct Row {
+struct BoardLogRow {
     number: u64,
-    role: Role,
+    role: LineRole,
     #[serde(flatten)]
-    line: Line,
+    line: TegrastatsLine,
     /// Of the whole board.
     #[serde(skip_serializing_if = "Option::is_none")]
     power_watts: Option<Watts>,
 }
 
 #[derive(Serialize)]
-struct Log {
+struct BoardLog {
     schema: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    lines: Vec<Row>,
-    summary: Summary,
+    lines: Vec<BoardLogRow>,
+    summary: RecordingSummary,
 }
 
-impl Board {
+impl BoardArgs {
     /// Prints the log, or the board.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let Some(file) = &self.file else { return now::show(&room.console) };
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let Some(file) = &self.file else { return current_board::print_current_board(&room.console) };
         let interval = match &self.interval {
-            None => INTERVAL,
-            Some(text) => time::duration(text)
-                .filter(|interval| !interval.is_zero())
-                .ok_or_else(|| usage(format!("--interval is {text:?}; want a time such as 1s or 500ms")))?,
+            None => DEFAULT_INTERVAL,
+            Some(text) => {
+                time::parse_duration(text).filter(|interval| !interval.is_zero()).ok_or_else(|| {
+                    usage_error(format!("--interval is {text:?}; want a time such as 1s or 500ms"))
+                })?
+            }
         };
         let is_stdin = file.as_os_str() == "-";
         let mut input: Box<dyn BufRead> = if is_stdin {
@@ -86,7 +90,7 @@ impl Board {
             Box::new(BufReader::new(opened))
         };
         let log = self
-            .read(&mut input, interval, is_stdin, room.console.format)
+            .read_log(&mut input, interval, is_stdin, room.console.format)
             .with_context(|| format!("cannot read {}", file.display()))?;
         if log.summary.samples == 0 && log.summary.dropped == 0 {
             anyhow::bail!(
@@ -98,29 +102,35 @@ impl Board {
         let console = &room.console;
         if self.summary {
             let rows = figures::leaf_rows(&log.summary)?;
-            console.show(&log, ["field", "value"], rows, |paint| lines::summary(&log.summary, paint))?;
+            console.print_record(&log, ["field", "value"], rows, |paint| {
+                log_output::summary_table(&log.summary, paint)
+            })?;
         } else {
-            console.show(
+            console.print_record(
                 &log,
-                lines::HEADER.split(','),
-                log.lines.iter().flat_map(lines::rows),
+                log_output::HEADER.split(','),
+                log.lines.iter().flat_map(log_output::rows),
                 |paint| {
-                    format!("{}\n{}", lines::table(&log.lines, paint), lines::summary(&log.summary, paint))
+                    format!(
+                        "{}\n{}",
+                        log_output::log_table(&log.lines, paint),
+                        log_output::summary_table(&log.summary, paint)
+                    )
                 },
             )?;
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 
-    fn read(
+    fn read_log(
         &self,
         input: &mut dyn BufRead,
         interval: Duration,
         live: bool,
-        format: Format,
-    ) -> std::io::Result<Log> {
+        format: DataFormat,
+    ) -> std::io::Result<BoardLog> {
         let begun = std::time::Instant::now();
-        let mut recording = Recording::new(interval);
+        let mut recording = TegrastatsRecording::new(interval);
         let mut rows = Vec::new();
         let mut bytes = Vec::new();
         let keep = !self.summary;
@@ -130,30 +140,31 @@ impl Board {
             let (line, role) = if live {
                 recording.add_received(&bytes, metier_types::Seconds(begun.elapsed().as_secs_f64()))
             } else {
-                recording.add(&bytes)
+                recording.add_line(&bytes)
             };
-            let is_blank = role == Role::Foreign && format == Format::Table && line.unknown.is_empty();
-            if keep && !is_blank && rows.len() < MOST_SHOWN {
+            let is_blank =
+                role == LineRole::Foreign && format == DataFormat::Table && line.unknown.is_empty();
+            if keep && !is_blank && rows.len() < MAX_SHOWN_LINES {
                 let power_watts = line.board.power();
-                rows.push(Row { number, role, line, power_watts });
+                rows.push(BoardLogRow { number, role, line, power_watts });
             }
         }
-        Ok(Log { schema: "metier.board-log/1", lines: rows, summary: recording.finish() })
+        Ok(BoardLog { schema: "metier.board-log/1", lines: rows, summary: recording.summarise() })
     }
 }
 
 /// Reads a line of bounded length without its end; `false` at the end of the file.
 fn next_line(input: &mut dyn BufRead, bytes: &mut Vec<u8>) -> std::io::Result<bool> {
     bytes.clear();
-    if input.take(LONGEST).read_until(b'\n', bytes)? == 0 {
+    if input.take(MAX_LINE_BYTES).read_until(b'\n', bytes)? == 0 {
         return Ok(false);
     }
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
-    } else if bytes.len() as u64 == LONGEST {
+    } else if bytes.len() as u64 == MAX_LINE_BYTES {
         // The rest of an endless line, in pieces.
         let mut rest = Vec::new();
-        while input.take(LONGEST).read_until(b'\n', &mut rest)? > 0 && rest.last() != Some(&b'\n') {
+        while input.take(MAX_LINE_BYTES).read_until(b'\n', &mut rest)? > 0 && rest.last() != Some(&b'\n') {
             rest.clear();
         }
     }

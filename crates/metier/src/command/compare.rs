@@ -4,13 +4,15 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_stats::{CompareOptions, Comparison, Field, Metric, Verdict, compare};
-use metier_store::Store;
+use metier_stats::{
+    CompareOptions, ComparisonVerdict, MetricComparison, RunComparison, SummaryField, compare,
+};
+use metier_store::RecordStore;
 use metier_types::{Ratio, Run};
 
-use super::Room;
-use crate::exit::{Code, usage};
-use crate::output::{Cell, Paint, Table, plain, word_of};
+use super::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{StreamPaint, TableCell, TextTable, csv_cell, serialised_word};
 
 const EXAMPLES: &str = "Examples:
   metier compare before after                      two workloads by name, the latest batch of each
@@ -21,12 +23,12 @@ const EXAMPLES: &str = "Examples:
   metier compare before after --metric wall,cpu    only these";
 
 /// Largest file of runs.
-const FILE_BYTES: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Compare two groups of runs
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "A side is a run, a batch, a workload's name (its latest batch; name~1 the one before) or a file of --save-json; several by commas.")]
-pub struct Compare {
+pub struct CompareArgs {
     /// What to compare with
     #[arg(value_name = "A")]
     a: String,
@@ -34,17 +36,17 @@ pub struct Compare {
     #[arg(value_name = "B")]
     b: String,
     /// Exit with 5 if B is worse by more than this: 5%
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     fail_above: Option<Ratio>,
     /// Which figures: wall, cpu, user, system, memory, read, written, energy, processes
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    metric: Vec<Field>,
+    metric: Vec<SummaryField>,
     /// Count runs that ended with an error too
     #[arg(long)]
     keep_failed: bool,
 }
 
-pub fn percent(text: &str) -> Result<Ratio, String> {
+pub fn parse_percent(text: &str) -> Result<Ratio, String> {
     let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     match number {
         Some(number) if (0.0..=10_000.0).contains(&number) => Ok(Ratio(number / 100.0)),
@@ -52,62 +54,72 @@ pub fn percent(text: &str) -> Result<Ratio, String> {
     }
 }
 
-impl Compare {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let mut sides = Sides::new(room);
+impl CompareArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let mut sides = ComparisonSides::new(room);
         let (a, b) = (sides.runs(&self.a)?, sides.runs(&self.b)?);
-        let fields = if self.metric.is_empty() { Field::ALL.to_vec() } else { self.metric.clone() };
+        let fields = if self.metric.is_empty() { SummaryField::ALL.to_vec() } else { self.metric.clone() };
         let options = CompareOptions {
-            label_a: label(&self.a),
-            label_b: label(&self.b),
+            label_a: side_label(&self.a),
+            label_b: side_label(&self.b),
             keep_failed: self.keep_failed,
             fields,
             ..CompareOptions::default()
         };
         let comparison = compare(&a, &b, &options)?;
-        let rows = comparison.metrics.iter().map(cells);
-        room.console.show(&comparison, COLUMNS.split(','), rows, |paint| table(&comparison, paint))?;
-        self.judge(room, &comparison)
+        let rows = comparison.metrics.iter().map(metric_cells);
+        room.console.print_record(&comparison, CSV_COLUMNS.split(','), rows, |paint| {
+            comparison_table(&comparison, paint)
+        })?;
+        self.check_regression(room, &comparison)
     }
 
     /// The question of CI: is it worse?
-    fn judge(&self, room: &Room, comparison: &Comparison) -> anyhow::Result<Code> {
-        let Some(above) = self.fail_above else { return Ok(Code::OK) };
-        let watched = if self.metric.is_empty() { Field::WATCHED.to_vec() } else { self.metric.clone() };
-        let worse = comparison.regressions_in(above, &watched);
+    fn check_regression(
+        &self,
+        room: &CommandContext,
+        comparison: &RunComparison,
+    ) -> anyhow::Result<CliExitCode> {
+        let Some(above) = self.fail_above else { return Ok(CliExitCode::OK) };
+        let watched = if self.metric.is_empty() {
+            SummaryField::REGRESSION_FIELDS.to_vec()
+        } else {
+            self.metric.clone()
+        };
+        let worse = comparison.find_regressions(above, &watched);
         if !worse.is_empty() {
             let list: Vec<String> = worse
                 .iter()
                 .map(|metric| match metric.change_ratio {
-                    Some(change) => format!("{} by {}", metric.field.word(), change.signed()),
-                    None => format!("{} from nothing", metric.field.word()),
+                    Some(change) => format!("{} by {}", metric.field.short_name(), change.signed()),
+                    None => format!("{} from nothing", metric.field.short_name()),
                 })
                 .collect();
             room.console.note(format!("metier: regression: worse by more than {above}: {}", list.join(", ")));
-            return Ok(Code::REGRESSION);
+            return Ok(CliExitCode::REGRESSION);
         }
         if let Some(because) = comparison.why_not_judged(&watched) {
             anyhow::bail!(
                 "nothing could be compared ({because}); measure both with `metier run --repeat 10`"
             );
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
 /// Where the runs of a side come from; the store is opened only if a side needs it.
-pub struct Sides<'a> {
-    room: &'a Room,
-    store: Option<Store>,
+pub struct ComparisonSides<'a> {
+    room: &'a CommandContext,
+    store: Option<RecordStore>,
 }
 
-impl<'a> Sides<'a> {
+impl<'a> ComparisonSides<'a> {
     /// Nothing is opened yet.
-    pub fn new(room: &'a Room) -> Self {
+    pub fn new(room: &'a CommandContext) -> Self {
         Self { room, store: None }
     }
 
-    fn store(&mut self) -> anyhow::Result<Store> {
+    fn store(&mut self) -> anyhow::Result<RecordStore> {
         let store = match self.store.take() {
             Some(store) => store,
             None => self.room.store()?,
@@ -119,7 +131,7 @@ impl<'a> Sides<'a> {
     /// The runs that a text names.
     pub fn runs(&mut self, text: &str) -> anyhow::Result<Vec<Run>> {
         if Path::new(text).is_file() {
-            return from_file(Path::new(text));
+            return read_runs_file(Path::new(text));
         }
         let looks_like_a_path = text.contains('/') || text.ends_with(".json");
         let mut runs = Vec::new();
@@ -131,17 +143,17 @@ impl<'a> Sides<'a> {
             })?);
         }
         if runs.is_empty() {
-            return Err(usage("a side is empty; want a run, batch, workload or file"));
+            return Err(usage_error("a side is empty; want a run, batch, workload or file"));
         }
         Ok(runs)
     }
 }
 
 /// Runs that `--save-json` wrote: one, or a list.
-fn from_file(path: &Path) -> anyhow::Result<Vec<Run>> {
+fn read_runs_file(path: &Path) -> anyhow::Result<Vec<Run>> {
     let shown = path.display();
     let size = std::fs::metadata(path).map(|meta| meta.len()).unwrap_or_default();
-    if size > FILE_BYTES {
+    if size > MAX_FILE_BYTES {
         anyhow::bail!("{shown} has {size} bytes; want a file of --save-json, at most 1 GiB");
     }
     let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
@@ -160,48 +172,50 @@ fn from_file(path: &Path) -> anyhow::Result<Vec<Run>> {
     }
 }
 
-fn label(text: &str) -> String {
+fn side_label(text: &str) -> String {
     match Path::new(text).file_stem() {
         Some(stem) if Path::new(text).is_file() => stem.to_string_lossy().into_owned(),
         _ => text.to_string(),
     }
 }
 
-fn verdict(metric: &Metric) -> (String, fn(Paint, &str) -> String) {
+fn verdict_text(metric: &MetricComparison) -> (String, fn(StreamPaint, &str) -> String) {
     match metric.verdict {
-        Verdict::Increase => ("more".to_string(), Paint::red),
-        Verdict::Decrease => ("less".to_string(), Paint::green),
-        Verdict::NoDifferenceShown => ("no difference shown".to_string(), Paint::dim),
-        Verdict::TooFewRuns => ("too few runs to tell".to_string(), Paint::yellow),
+        ComparisonVerdict::Increase => ("more".to_string(), StreamPaint::red),
+        ComparisonVerdict::Decrease => ("less".to_string(), StreamPaint::green),
+        ComparisonVerdict::NoDifferenceShown => ("no difference shown".to_string(), StreamPaint::dim),
+        ComparisonVerdict::TooFewRuns => ("too few runs to tell".to_string(), StreamPaint::yellow),
         _ => {
             let because = metric.because.as_deref().unwrap_or("not comparable");
-            (format!("not comparable: {because}"), Paint::dim)
+            (format!("not comparable: {because}"), StreamPaint::dim)
         }
     }
 }
 
-fn table(comparison: &Comparison, paint: Paint) -> String {
+fn comparison_table(comparison: &RunComparison, paint: StreamPaint) -> String {
     let (a, b) = (&comparison.a, &comparison.b);
     let runs = |n: usize| if n == 1 { "1 run".to_string() } else { format!("{n} runs") };
     let mut text =
         format!("{} ({}) → {} ({})\n", paint.bold(&a.label), runs(a.n), paint.bold(&b.label), runs(b.n));
-    let mut table = Table::with_header(&["", "BEFORE", "AFTER", "CHANGE", "INTERVAL", "VERDICT"]);
+    let mut table = TextTable::with_header(&["", "BEFORE", "AFTER", "CHANGE", "INTERVAL", "VERDICT"]);
     for metric in &comparison.metrics {
-        if metric.verdict == Verdict::NotComparable && metric.a.median.is_none() && metric.b.median.is_none()
+        if metric.verdict == ComparisonVerdict::NotComparable
+            && metric.a.median.is_none()
+            && metric.b.median.is_none()
         {
             continue;
         }
-        let level = |median: Option<f64>| Cell::quantity(median.map(|value| metric.unit.text(value)));
+        let level = |median: Option<f64>| TableCell::quantity(median.map(|value| metric.unit.text(value)));
         let interval =
             metric.low.zip(metric.high).map(|(low, high)| format!("{} … {}", low.signed(), high.signed()));
-        let (words, style) = verdict(metric);
-        table.row(vec![
-            Cell::text(metric.field.word()),
+        let (words, style) = verdict_text(metric);
+        table.add_row(vec![
+            TableCell::text(metric.field.short_name()),
             level(metric.a.median),
             level(metric.b.median),
-            Cell::quantity(metric.change_ratio.map(Ratio::signed)),
-            Cell::number(interval.unwrap_or_default()).styled(Paint::dim),
-            Cell::text(words).styled(style),
+            TableCell::quantity(metric.change_ratio.map(Ratio::signed)),
+            TableCell::number(interval.unwrap_or_default()).styled(StreamPaint::dim),
+            TableCell::text(words).styled(style),
         ]);
     }
     text.push_str(&table.render(paint));
@@ -215,21 +229,22 @@ fn table(comparison: &Comparison, paint: Paint) -> String {
     text
 }
 
-const COLUMNS: &str = "metric,unit,a_n,a_median,b_n,b_median,change_ratio,low,high,p_value,verdict,because";
+const CSV_COLUMNS: &str =
+    "metric,unit,a_n,a_median,b_n,b_median,change_ratio,low,high,p_value,verdict,because";
 
-fn cells(metric: &Metric) -> Vec<String> {
+fn metric_cells(metric: &MetricComparison) -> Vec<String> {
     vec![
         metric.field.name().to_string(),
-        word_of(&metric.unit),
+        serialised_word(&metric.unit),
         metric.a.n.to_string(),
-        plain(metric.a.median),
+        csv_cell(metric.a.median),
         metric.b.n.to_string(),
-        plain(metric.b.median),
-        plain(metric.change_ratio.map(|x| x.get())),
-        plain(metric.low.map(|x| x.get())),
-        plain(metric.high.map(|x| x.get())),
-        plain(metric.p_value.map(|x| x.get())),
-        word_of(&metric.verdict),
+        csv_cell(metric.b.median),
+        csv_cell(metric.change_ratio.map(|x| x.get())),
+        csv_cell(metric.low.map(|x| x.get())),
+        csv_cell(metric.high.map(|x| x.get())),
+        csv_cell(metric.p_value.map(|x| x.get())),
+        serialised_word(&metric.verdict),
         metric.because.clone().unwrap_or_default(),
     ]
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::exit::Code;
+use crate::exit::CliExitCode;
 
 const EXAMPLES: &str = "Examples:
   metier completions bash > ~/.local/share/bash-completion/completions/metier
@@ -13,16 +13,16 @@ const EXAMPLES: &str = "Examples:
 /// Print completions for a shell
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// For which shell
     shell: Shell,
 }
 
-impl Completions {
-    pub fn run(&self, mut definition: clap::Command) -> anyhow::Result<Code> {
+impl CompletionsArgs {
+    pub fn run(&self, mut definition: clap::Command) -> anyhow::Result<CliExitCode> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut definition, "metier", &mut text);
-        crate::console::to_stdout(|out| Ok(out.write_all(&text)?))?;
-        Ok(Code::OK)
+        crate::console::write_stdout(|out| Ok(out.write_all(&text)?))?;
+        Ok(CliExitCode::OK)
     }
 }

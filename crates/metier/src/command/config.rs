@@ -3,10 +3,10 @@
 use clap::Args;
 use serde_json::json;
 
-use super::Room;
-use crate::config::{KEYS, Origin};
-use crate::exit::{Code, usage};
-use crate::output::{Cell, Paint, Table};
+use super::CommandContext;
+use crate::config::{SETTING_KEYS, SettingOrigin};
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{StreamPaint, TableCell, TextTable};
 
 const EXAMPLES: &str = "Examples:
   metier config                          every setting, its value and where it comes from
@@ -17,7 +17,7 @@ const EXAMPLES: &str = "Examples:
 /// Show settings and where each comes from
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "A flag wins over the environment, that over the file, that over the default. Secrets are never shown.")]
-pub struct Config {
+pub struct ConfigArgs {
     /// Print only this setting's value
     #[arg(value_name = "KEY")]
     key: Option<String>,
@@ -26,49 +26,56 @@ pub struct Config {
     path: bool,
 }
 
-impl Config {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl ConfigArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let settings = &room.settings;
         if self.path {
             let Some((path, _)) = settings.file() else {
-                return Err(usage(
+                return Err(usage_error(
                     "no place for a settings file: neither XDG_CONFIG_HOME nor HOME is an absolute path; name one with --config FILE",
                 ));
             };
             room.console.print(&format!("{}\n", path.display()))?;
-            return Ok(Code::OK);
+            return Ok(CliExitCode::OK);
         }
         if let Some(name) = &self.key {
-            let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-                let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-                return Err(usage(format!("there is no setting {name:?}; want one of {}", known.join(", "))));
+            let Some(key) = SETTING_KEYS.iter().find(|key| key.name == name) else {
+                let known: Vec<&str> = SETTING_KEYS.iter().map(|key| key.name).collect();
+                return Err(usage_error(format!(
+                    "there is no setting {name:?}; want one of {}",
+                    known.join(", ")
+                )));
             };
-            room.console.print(&format!("{}\n", settings.shown(key).unwrap_or_default()))?;
-            return Ok(Code::OK);
+            room.console.print(&format!("{}\n", settings.display_value(key).unwrap_or_default()))?;
+            return Ok(CliExitCode::OK);
         }
         settings.check()?;
-        let rows = KEYS.iter().map(|key| {
-            let value = settings.shown(key).unwrap_or_default();
-            vec![key.name.to_string(), value, origin(room, key.name), key.variable()]
+        let rows = SETTING_KEYS.iter().map(|key| {
+            let value = settings.display_value(key).unwrap_or_default();
+            vec![key.name.to_string(), value, origin_text(room, key.name), key.variable()]
         });
         let header = ["key", "value", "origin", "variable"];
-        room.console.show(&record(room), header, rows, |_| self.table(room))?;
-        Ok(Code::OK)
+        room.console.print_record(&settings_record(room), header, rows, |_| self.settings_table(room))?;
+        Ok(CliExitCode::OK)
     }
 
-    fn table(&self, room: &Room) -> String {
-        let mut table = Table::with_header(&["KEY", "VALUE", "ORIGIN", "VARIABLE", "MEANING"]);
-        for key in KEYS {
-            let value =
-                room.settings.shown(key).filter(|value| !value.is_empty()).unwrap_or_else(|| "–".into());
-            let set = room.settings.get(key.name).is_some_and(|setting| setting.origin != Origin::Default);
-            let value = Cell::text(value);
-            table.row(vec![
-                Cell::text(key.name),
-                if set { value.styled(Paint::cyan) } else { value },
-                Cell::text(origin(room, key.name)),
-                Cell::text(key.variable()).styled(Paint::dim),
-                Cell::text(key.about).styled(Paint::dim),
+    fn settings_table(&self, room: &CommandContext) -> String {
+        let mut table = TextTable::with_header(&["KEY", "VALUE", "ORIGIN", "VARIABLE", "MEANING"]);
+        for key in SETTING_KEYS {
+            let value = room
+                .settings
+                .display_value(key)
+                .filter(|value| !value.is_empty())
+                .unwrap_or_else(|| "–".into());
+            let set =
+                room.settings.get(key.name).is_some_and(|setting| setting.origin != SettingOrigin::Default);
+            let value = TableCell::text(value);
+            table.add_row(vec![
+                TableCell::text(key.name),
+                if set { value.styled(StreamPaint::cyan) } else { value },
+                TableCell::text(origin_text(room, key.name)),
+                TableCell::text(key.variable()).styled(StreamPaint::dim),
+                TableCell::text(key.about).styled(StreamPaint::dim),
             ]);
         }
         let file = match room.settings.file() {
@@ -80,18 +87,18 @@ impl Config {
     }
 }
 
-fn origin(room: &Room, name: &str) -> String {
+fn origin_text(room: &CommandContext, name: &str) -> String {
     room.settings.get(name).map(|setting| setting.origin.to_string()).unwrap_or_default()
 }
 
-fn record(room: &Room) -> serde_json::Value {
-    let settings: Vec<serde_json::Value> = KEYS
+fn settings_record(room: &CommandContext) -> serde_json::Value {
+    let settings: Vec<serde_json::Value> = SETTING_KEYS
         .iter()
         .map(|key| {
             json!({
                 "key": key.name,
-                "value": room.settings.shown(key),
-                "origin": origin(room, key.name),
+                "value": room.settings.display_value(key),
+                "origin": origin_text(room, key.name),
                 "variable": key.variable(),
                 "flag": key.flag,
                 "about": key.about,

@@ -1,19 +1,19 @@
 //! `metier device`: who this device is, what it can do, and which others are known.
 
 mod bench;
-mod carry;
-mod sheet;
+mod passport_sheet;
+mod passport_transfer;
 
 use clap::{Args, Subcommand};
 use metier_device::passport;
-use metier_linux::Roots;
-use metier_types::{Device as Record, Origin, Passport, Timestamp};
+use metier_linux::KernelRoots;
+use metier_types::{Device as Record, Passport, PassportOrigin, UtcTimestamp};
 use serde_json::json;
 
-use super::Room;
+use super::CommandContext;
 use crate::config::data_folder;
-use crate::exit::Code;
-use crate::output::{Cell, Paint, Table, figures, plain, word_of};
+use crate::exit::CliExitCode;
+use crate::output::{StreamPaint, TableCell, TextTable, csv_cell, figures, serialised_word};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -27,14 +27,14 @@ const EXAMPLES: &str = "Examples:
 /// Show this device, measure its passport, or show others
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Device {
+pub struct DeviceArgs {
     #[command(subcommand)]
-    then: Option<Then>,
+    then: Option<DeviceCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Then {
-    Bench(bench::Bench),
+enum DeviceCommand {
+    Bench(bench::DeviceBenchArgs),
     /// List the devices that the store knows, and all passports
     #[command(before_help = "Examples:\n  metier device list -o csv")]
     List,
@@ -44,54 +44,57 @@ enum Then {
         /// Its id or name; of a passport also another name
         device: String,
     },
-    Export(carry::Export),
-    Import(carry::Import),
+    Export(passport_transfer::PassportExportArgs),
+    Import(passport_transfer::PassportImportArgs),
 }
 
-impl Device {
+impl DeviceArgs {
     /// Prints what was asked for.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.then {
             None => {
-                let device = metier_device::identity::whole(&Roots::default(), data_folder().as_deref())?;
+                let device = metier_device::identity::describe_device(
+                    &KernelRoots::default(),
+                    data_folder().as_deref(),
+                )?;
                 // Who this is can be told without any store.
                 let own = room.store().ok().and_then(|store| store.passport(device.id.as_str()).ok()?);
-                one(room, &device, own.as_ref())?;
+                print_device(room, &device, own.as_ref())?;
             }
-            Some(Then::Bench(bench)) => bench.run(room)?,
-            Some(Then::List) => {
+            Some(DeviceCommand::Bench(bench)) => bench.run(room)?,
+            Some(DeviceCommand::List) => {
                 let store = room.store()?;
-                list(room, &store.devices()?, &passport::all(Some(&store)))?;
+                print_device_list(room, &store.devices()?, &passport::list_passports(Some(&store)))?;
             }
-            Some(Then::Show { device }) => show(room, device)?,
-            Some(Then::Export(export)) => export.run(room)?,
-            Some(Then::Import(import)) => import.run(room)?,
+            Some(DeviceCommand::Show { device }) => print_named_device(room, device)?,
+            Some(DeviceCommand::Export(export)) => export.run(room)?,
+            Some(DeviceCommand::Import(import)) => import.run(room)?,
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
 /// A device of the store with its passport, or a passport alone.
-fn show(room: &Room, text: &str) -> anyhow::Result<()> {
+fn print_named_device(room: &CommandContext, text: &str) -> anyhow::Result<()> {
     // Shipped passports are there without any store.
     let known = match room.store() {
-        Ok(store) => find(&store, text)?.map(|device| {
+        Ok(store) => find_device(&store, text)?.map(|device| {
             let own = store.passport(device.id.as_str());
             own.map(|own| (device, own))
         }),
-        Err(error) if passport::find(None, text).is_none() => return Err(error),
+        Err(error) if passport::find_passport(None, text).is_none() => return Err(error),
         Err(_) => None,
     };
     match known {
         Some(known) => {
             let (device, own) = known?;
-            one(room, &device, own.as_ref())
+            print_device(room, &device, own.as_ref())
         }
-        None => sheet::print(room, &carry::find(room, text)?),
+        None => passport_sheet::print_passport(room, &passport_transfer::find_passport(room, text)?),
     }
 }
 
-fn find(store: &metier_store::Store, text: &str) -> anyhow::Result<Option<Record>> {
+fn find_device(store: &metier_store::RecordStore, text: &str) -> anyhow::Result<Option<Record>> {
     let mut fitting: Vec<Record> = store
         .devices()?
         .into_iter()
@@ -107,22 +110,26 @@ fn find(store: &metier_store::Store, text: &str) -> anyhow::Result<Option<Record
     }
 }
 
-fn one(room: &Room, device: &Record, own: Option<&Passport>) -> anyhow::Result<()> {
+fn print_device(room: &CommandContext, device: &Record, own: Option<&Passport>) -> anyhow::Result<()> {
     let console = &room.console;
-    console.show(device, ["field", "value"], figures::leaf_rows(device)?, |paint| {
-        let mut text = description(device, paint);
+    console.print_record(device, ["field", "value"], figures::leaf_rows(device)?, |paint| {
+        let mut text = device_table(device, paint);
         if let Some(own) = own {
-            text.push_str(&format!("\n{}\n{}", paint.bold("Passport"), sheet::text(own, paint)));
+            text.push_str(&format!(
+                "\n{}\n{}",
+                paint.bold("Passport"),
+                passport_sheet::passport_text(own, paint)
+            ));
         }
         text
     })
 }
 
-fn description(device: &Record, paint: Paint) -> String {
-    let mut table = Table::default();
+fn device_table(device: &Record, paint: StreamPaint) -> String {
+    let mut table = TextTable::default();
     let mut row = |label: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            table.row(vec![Cell::text(label).styled(Paint::dim), Cell::text(value)]);
+            table.add_row(vec![TableCell::text(label).styled(StreamPaint::dim), TableCell::text(value)]);
         }
     };
     let cpu = &device.cpu;
@@ -140,7 +147,7 @@ fn description(device: &Record, paint: Paint) -> String {
         .collect();
     row("device", Some(device.name.clone()));
     row("id", Some(device.id.to_string()));
-    row("class", Some(word_of(&device.class)));
+    row("class", Some(serialised_word(&device.class)));
     row("product", device.product.clone());
     row("processor", Some(format!("{} ({})", cpu.model.as_deref().unwrap_or("unknown"), cpu.architecture)));
     row("", Some(counts.into_iter().flatten().collect::<Vec<_>>().join(", ")));
@@ -151,7 +158,7 @@ fn description(device: &Record, paint: Paint) -> String {
     row("kernel", device.kernel.clone());
     row("accelerators", Some(device.accelerators.join(", ")));
     row("sensors", Some(device.sensors.join(", ")));
-    row("seen", Some(time::local(device.seen)));
+    row("seen", Some(time::local_time(device.seen)));
     let mut text = table.render(paint);
     if !device.missing.is_empty() {
         text.push_str(&format!("\n{}\n", paint.bold("Not known")));
@@ -160,7 +167,11 @@ fn description(device: &Record, paint: Paint) -> String {
     text
 }
 
-fn list(room: &Room, devices: &[Record], passports: &[Passport]) -> anyhow::Result<()> {
+fn print_device_list(
+    room: &CommandContext,
+    devices: &[Record],
+    passports: &[Passport],
+) -> anyhow::Result<()> {
     let of = |device: &Record| passports.iter().find(|passport| passport.id == device.id.as_str());
     // A passport without a device in the store is a row of its own.
     let others =
@@ -172,7 +183,7 @@ fn list(room: &Room, devices: &[Record], passports: &[Passport]) -> anyhow::Resu
         .collect();
     let passports: Vec<_> = passports
         .iter()
-        .map(|one| json!({ "id": one.id, "name": one.name, "origin": one.origin, "made": one.made }))
+        .map(|passport| json!({ "id": passport.id, "name": passport.name, "origin": passport.origin, "made": passport.made }))
         .collect();
     let record = json!({ "schema": "metier.devices/1", "devices": devices, "passports": passports });
     let cells = rows.iter().map(|(device, passport)| {
@@ -181,28 +192,31 @@ fn list(room: &Room, devices: &[Record], passports: &[Passport]) -> anyhow::Resu
             device.name.clone(),
             device.cpu.model.clone().unwrap_or_default(),
             device.cpu.threads.to_string(),
-            plain(device.memory_bytes.map(|bytes| bytes.get())),
+            csv_cell(device.memory_bytes.map(|bytes| bytes.get())),
             device.os.clone().unwrap_or_default(),
             device.seen.to_string(),
-            passport.map(|passport| word_of(&passport.origin)).unwrap_or_default(),
+            passport.map(|passport| serialised_word(&passport.origin)).unwrap_or_default(),
         ]
     });
     let header = ["id", "name", "processor", "threads", "memory_bytes", "os", "seen", "passport"];
-    room.console.show(&record, header, cells, |paint| {
-        let now = Timestamp::now();
+    room.console.print_record(&record, header, cells, |paint| {
+        let now = UtcTimestamp::now();
         let header = ["NAME", "PROCESSOR", "THREADS", "MEMORY", "SEEN", "PASSPORT", "ID"];
-        let mut table = Table::with_header(&header);
+        let mut table = TextTable::with_header(&header);
         for (device, passport) in &rows {
-            let specified = passport.is_some_and(|passport| passport.origin == Origin::Specified);
-            let seen = if specified { "–".to_string() } else { time::ago(device.seen, now) };
-            table.row(vec![
-                Cell::text(&device.name).at_most(30),
-                Cell::text(device.cpu.model.as_deref().unwrap_or("–")).at_most(40),
-                Cell::number(device.cpu.threads.to_string()),
-                Cell::quantity(device.memory_bytes),
-                Cell::text(seen),
-                Cell::text(passport.map_or_else(|| "–".into(), |passport| word_of(&passport.origin))),
-                Cell::text(passport.map_or(device.id.as_str(), |passport| &passport.id)).styled(Paint::dim),
+            let specified = passport.is_some_and(|passport| passport.origin == PassportOrigin::Specified);
+            let seen = if specified { "–".to_string() } else { time::time_ago(device.seen, now) };
+            table.add_row(vec![
+                TableCell::text(&device.name).truncated(30),
+                TableCell::text(device.cpu.model.as_deref().unwrap_or("–")).truncated(40),
+                TableCell::number(device.cpu.threads.to_string()),
+                TableCell::quantity(device.memory_bytes),
+                TableCell::text(seen),
+                TableCell::text(
+                    passport.map_or_else(|| "–".into(), |passport| serialised_word(&passport.origin)),
+                ),
+                TableCell::text(passport.map_or(device.id.as_str(), |passport| &passport.id))
+                    .styled(StreamPaint::dim),
             ]);
         }
         table.render(paint)

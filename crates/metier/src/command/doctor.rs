@@ -1,14 +1,14 @@
 //! `metier doctor`: what this host lets us measure, and the exact fix for what it does not.
 
 use clap::Args;
-use metier_linux::Roots;
-use metier_measure::doctor::checks;
-use metier_store::{Error, Store};
+use metier_linux::KernelRoots;
+use metier_measure::doctor::check_host;
+use metier_store::{Error, RecordStore};
 use serde::Serialize;
 
-use super::Room;
-use crate::exit::Code;
-use crate::output::{Cell, Paint, Table};
+use super::CommandContext;
+use crate::exit::CliExitCode;
+use crate::output::{StreamPaint, TableCell, TextTable};
 
 const EXAMPLES: &str = "Examples:
   metier doctor                  every check, with the fix where there is one
@@ -16,15 +16,15 @@ const EXAMPLES: &str = "Examples:
   metier doctor -o json          for programs (metier.doctor/1)";
 
 /// What exact figures need. The others are good to have, and many hosts have no such sensor at all.
-const NEEDED: [&str; 3] = ["control group", "process events", "store"];
+const REQUIRED_CHECKS: [&str; 3] = ["control group", "process events", "store"];
 
 /// Check what this host lets us measure
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Exit code 0 if everything that exact figures need is there, 4 if not.")]
-pub struct Doctor {}
+pub struct DoctorArgs {}
 
 #[derive(Serialize)]
-struct Check {
+struct DoctorCheckRow {
     name: String,
     ok: bool,
     needed: bool,
@@ -33,62 +33,62 @@ struct Check {
 }
 
 #[derive(Serialize)]
-struct Diagnosis<'a> {
+struct DoctorRecord<'a> {
     schema: &'static str,
-    checks: &'a [Check],
+    checks: &'a [DoctorCheckRow],
 }
 
-impl Doctor {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl DoctorArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let location = room.settings.store()?;
-        let (store, about) = match Store::open_read_only(&location) {
+        let (store, about) = match RecordStore::open_read_only(&location) {
             Ok(store) => (Some(store), None),
             Err(Error::Absent { store }) => {
                 (None, Some((true, format!("none yet at {store}; the first run makes it"))))
             }
             Err(error) => (None, Some((false, error.to_string()))),
         };
-        let mut found: Vec<Check> = checks(&Roots::default(), store.as_ref())
+        let mut found: Vec<DoctorCheckRow> = check_host(&KernelRoots::default(), store.as_ref())
             .into_iter()
-            .map(|check| check_of(check.name, check.ok, check.text, check.fix))
+            .map(|check| check_row(check.name, check.ok, check.text, check.fix))
             .collect();
-        found.extend(about.map(|(ok, text)| check_of("store", ok, text, None)));
+        found.extend(about.map(|(ok, text)| check_row("store", ok, text, None)));
         let console = &room.console;
-        let diagnosis = Diagnosis { schema: "metier.doctor/1", checks: &found };
+        let diagnosis = DoctorRecord { schema: "metier.doctor/1", checks: &found };
         let rows = found.iter().map(|check| {
             let words = [check.name.clone(), check.ok.to_string(), check.needed.to_string()];
             words.into_iter().chain([check.text.clone(), check.fix.clone().unwrap_or_default()]).collect()
         });
-        console.show(&diagnosis, ["name", "ok", "needed", "text", "fix"], rows, |paint| {
-            if console.quiet { String::new() } else { table(&found, paint) }
+        console.print_record(&diagnosis, ["name", "ok", "needed", "text", "fix"], rows, |paint| {
+            if console.quiet { String::new() } else { checks_table(&found, paint) }
         })?;
         let lacking = found.iter().any(|check| check.needed && !check.ok);
-        Ok(if lacking { Code::PARTIAL } else { Code::OK })
+        Ok(if lacking { CliExitCode::PARTIAL } else { CliExitCode::OK })
     }
 }
 
-fn check_of(name: &str, ok: bool, text: String, fix: Option<String>) -> Check {
-    Check { name: name.to_string(), ok, needed: NEEDED.contains(&name), text, fix }
+fn check_row(name: &str, ok: bool, text: String, fix: Option<String>) -> DoctorCheckRow {
+    DoctorCheckRow { name: name.to_string(), ok, needed: REQUIRED_CHECKS.contains(&name), text, fix }
 }
 
-fn table(checks: &[Check], paint: Paint) -> String {
-    let mut table = Table::default();
+fn checks_table(checks: &[DoctorCheckRow], paint: StreamPaint) -> String {
+    let mut table = TextTable::default();
     for check in checks {
-        let (mark, style): (_, fn(Paint, &str) -> String) = match (check.ok, check.needed) {
-            (true, _) => ("ok", Paint::green),
-            (false, true) => ("missing", Paint::red),
-            (false, false) => ("absent", Paint::yellow),
+        let (mark, style): (_, fn(StreamPaint, &str) -> String) = match (check.ok, check.needed) {
+            (true, _) => ("ok", StreamPaint::green),
+            (false, true) => ("missing", StreamPaint::red),
+            (false, false) => ("absent", StreamPaint::yellow),
         };
-        table.row(vec![
-            Cell::text(mark).styled(style),
-            Cell::text(&check.name).styled(Paint::bold),
-            Cell::text(&check.text),
+        table.add_row(vec![
+            TableCell::text(mark).styled(style),
+            TableCell::text(&check.name).styled(StreamPaint::bold),
+            TableCell::text(&check.text),
         ]);
         if let Some(fix) = &check.fix {
-            table.row(vec![
-                Cell::text(""),
-                Cell::text(""),
-                Cell::text(format!("fix: {fix}")).styled(Paint::cyan),
+            table.add_row(vec![
+                TableCell::text(""),
+                TableCell::text(""),
+                TableCell::text(format!("fix: {fix}")).styled(StreamPaint::cyan),
             ]);
         }
     }

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 use metier_store::archive::{ExportedRun, export};
-use metier_store::{RunFilter, Store};
+use metier_store::{RecordStore, RunFilter};
 use metier_types::RunState;
 
-use super::{Room, find_run};
-use crate::config::Origin;
-use crate::exit::{Code, usage};
-use crate::output::{Destination, Format};
+use super::{CommandContext, find_run};
+use crate::config::SettingOrigin;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{DataFormat, OutputFile};
 
 const EXAMPLES: &str = "Examples:
   metier export last > run.jsonl                     one run
@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
 /// Write runs as an archive
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The archive is JSON Lines: records, series, process trees and files of runs, with their devices and workloads.")]
-pub struct Export {
+pub struct ExportArgs {
     /// Which runs, as `metier show` takes them
     #[arg(value_name = "RUN", required_unless_present = "all")]
     ids: Vec<String>,
@@ -36,47 +36,49 @@ pub struct Export {
     to: Option<PathBuf>,
 }
 
-impl Export {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let typed =
-            room.settings.get("output").is_some_and(|setting| matches!(setting.origin, Origin::Flag(_)));
-        if typed && room.console.format != Format::Json {
-            return Err(usage(
+impl ExportArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let typed = room
+            .settings
+            .get("output")
+            .is_some_and(|setting| matches!(setting.origin, SettingOrigin::Flag(_)));
+        if typed && room.console.format != DataFormat::Json {
+            return Err(usage_error(
                 "an archive is always JSON Lines; leave -o away, or take `metier runs -o csv` for a table",
             ));
         }
         let store = room.store()?;
-        let (wanted, under_way) = self.wanted(&store)?;
+        let (runs, under_way) = self.select_runs(&store)?;
         if under_way > 0 {
             room.console
                 .warn(format!("{under_way} run(s) under way are left out; export them when they are over"));
         }
-        if wanted.is_empty() && !self.all {
+        if runs.is_empty() && !self.all {
             anyhow::bail!("nothing to export: the run is under way; try again when it is over");
         }
-        let steps = room.console.steps(wanted.len() as u64, "runs", "exported");
+        let steps = room.console.step_progress(runs.len() as u64, "runs", "exported");
         match &self.to {
-            None => room.console.data(|out| Ok(export(&store, &wanted, out, || steps.one())?))?,
+            None => room.console.write_data(|out| Ok(export(&store, &runs, out, || steps.advance())?))?,
             Some(path) => {
-                let mut file = BufWriter::with_capacity(1 << 20, Destination::open("--to", path)?);
-                export(&store, &wanted, &mut file, || steps.one())?;
+                let mut file = BufWriter::with_capacity(1 << 20, OutputFile::open("--to", path)?);
+                export(&store, &runs, &mut file, || steps.advance())?;
                 file.flush().with_context(|| format!("cannot write {}", path.display()))?;
                 file.into_inner().map_err(|error| error.into_error())?.commit()?;
             }
         }
-        steps.end();
-        Ok(Code::OK)
+        steps.finish();
+        Ok(CliExitCode::OK)
     }
 
     /// The runs that were named, and how many of them are not over.
-    fn wanted(&self, store: &Store) -> anyhow::Result<(BTreeSet<ExportedRun>, u64)> {
-        let (mut wanted, mut under_way) = (BTreeSet::new(), 0);
+    fn select_runs(&self, store: &RecordStore) -> anyhow::Result<(BTreeSet<ExportedRun>, u64)> {
+        let (mut runs, mut under_way) = (BTreeSet::new(), 0);
         for text in &self.ids {
             let run = find_run(store, text)?;
             match run.state {
                 RunState::Running => under_way += 1,
                 _ => {
-                    wanted.insert(ExportedRun {
+                    runs.insert(ExportedRun {
                         run: run.id,
                         workload: run.workload.id,
                         device: run.device.id,
@@ -91,7 +93,7 @@ impl Export {
                 match row.state {
                     RunState::Running => under_way += 1,
                     _ => {
-                        wanted.insert(ExportedRun {
+                        runs.insert(ExportedRun {
                             run: row.id,
                             workload: row.workload.id,
                             device: row.device.id,
@@ -104,6 +106,6 @@ impl Export {
                 pages = Some(store.runs(&filter)?);
             }
         }
-        Ok((wanted, under_way))
+        Ok((runs, under_way))
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_measure::stacks::ARTEFACT;
-use metier_report::flame::{Against, Stacks, standalone};
-use metier_store::Store;
+use metier_measure::stacks::FOLDED_ARTEFACT;
+use metier_report::flame::{CollapsedStacks, FlameBaseline, standalone_svg};
+use metier_store::RecordStore;
 use metier_types::Run;
 
-use super::{Room, find_run, read_run_file};
-use crate::exit::{Code, usage};
-use crate::output::{self, Destination, Form, Format};
+use super::{CommandContext, find_run, read_run_file};
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, OutputFile, OutputForm};
 
 const EXAMPLES: &str = "Examples:
   metier run --stacks -- ./train             sample stacks while measuring
@@ -23,12 +23,12 @@ const EXAMPLES: &str = "Examples:
   metier flame --folded perf.folded > x.svg  stacks that another tool collapsed";
 
 /// Largest file of stacks.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_STACKS_BYTES: u64 = 256 << 20;
 
 /// Draw where a run spends its time, function by function
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Forms (-o): svg (default), folded.")]
-pub struct Flame {
+pub struct FlameArgs {
     /// A run: id, first or last digits of one, last, last~N, or a workload's name
     #[arg(value_name = "RUN", required_unless_present = "folded")]
     run: Option<String>,
@@ -43,49 +43,51 @@ pub struct Flame {
     file: Option<PathBuf>,
 }
 
-impl Flame {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl FlameArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let form = match (room.form, room.console.format) {
-            (Some(form @ (Form::Svg | Form::Folded)), _) => form,
+            (Some(form @ (OutputForm::Svg | OutputForm::Folded)), _) => form,
             (Some(form), _) => {
-                return Err(usage(format!("-o is {:?}; want svg or folded", output::word(&form))));
+                return Err(usage_error(format!("-o is {:?}; want svg or folded", output::enum_word(&form))));
             }
-            (None, Format::Table) => Form::Svg,
+            (None, DataFormat::Table) => OutputForm::Svg,
             (None, form) => {
-                return Err(usage(format!("-o is {:?}; want svg or folded", output::word(&form))));
+                return Err(usage_error(format!("-o is {:?}; want svg or folded", output::enum_word(&form))));
             }
         };
-        let destination = self.file.as_deref().map(|path| Destination::open("--file", path)).transpose()?;
+        let destination = self.file.as_deref().map(|path| OutputFile::open("--file", path)).transpose()?;
         let (label, stacks) = match (&self.folded, &self.run) {
-            (Some(file), _) => from_file(file)?,
-            (None, Some(text)) => named(room, text)?,
-            (None, None) => return Err(usage("neither a run nor --folded FILE is given")),
+            (Some(file), _) => read_stacks_file(file)?,
+            (None, Some(text)) => load_stacks(room, text)?,
+            (None, None) => return Err(usage_error("neither a run nor --folded FILE is given")),
         };
-        let against = self.against.as_deref().map(|text| named(room, text)).transpose()?;
+        let against = self.against.as_deref().map(|text| load_stacks(room, text)).transpose()?;
         let text = match form {
-            Form::Folded if against.is_some() => {
-                return Err(usage("-o folded has no form for a difference; want -o svg, or no --against"));
+            OutputForm::Folded if against.is_some() => {
+                return Err(usage_error(
+                    "-o folded has no form for a difference; want -o svg, or no --against",
+                ));
             }
-            Form::Folded => stacks.folded(),
+            OutputForm::Folded => stacks.to_folded_text(),
             _ => {
-                let against = against.as_ref().map(|(label, stacks)| Against { stacks, label });
-                standalone(&stacks, &label, against)
+                let against = against.as_ref().map(|(label, stacks)| FlameBaseline { stacks, label });
+                standalone_svg(&stacks, &label, against)
             }
         };
         let write = |out: &mut dyn Write| -> anyhow::Result<()> { Ok(out.write_all(text.as_bytes())?) };
-        room.console.data_to(destination, write)?;
-        Ok(Code::OK)
+        room.console.write_data_to(destination, write)?;
+        Ok(CliExitCode::OK)
     }
 }
 
 /// The stacks that a text names: a file, or a run.
-fn named(room: &Room, text: &str) -> anyhow::Result<(String, Stacks)> {
+fn load_stacks(room: &CommandContext, text: &str) -> anyhow::Result<(String, CollapsedStacks)> {
     if Path::new(text).is_file() {
-        return from_file(Path::new(text));
+        return read_stacks_file(Path::new(text));
     }
     let store = room.store()?;
     let run = find_run(&store, text)?;
-    let stacks = of_run(&store, &run)?.with_context(|| {
+    let stacks = run_stacks(&store, &run)?.with_context(|| {
         let why = run
             .missing
             .get("stacks")
@@ -96,23 +98,26 @@ fn named(room: &Room, text: &str) -> anyhow::Result<(String, Stacks)> {
 }
 
 /// The stacks of a run; `None` where none were sampled.
-pub fn of_run(store: &Store, run: &Run) -> anyhow::Result<Option<Stacks>> {
-    let Some(content) = read_run_file(store, run, ARTEFACT, "the file of stacks")? else { return Ok(None) };
+pub fn run_stacks(store: &RecordStore, run: &Run) -> anyhow::Result<Option<CollapsedStacks>> {
+    let Some(content) = read_run_file(store, run, FOLDED_ARTEFACT, "the file of stacks")? else {
+        return Ok(None);
+    };
     // Nothing sampled is a file without lines, and no fault.
     if content.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let stacks = Stacks::read(&content).with_context(|| format!("the stacks of run {}", run.id.short()))?;
+    let stacks =
+        CollapsedStacks::parse(&content).with_context(|| format!("the stacks of run {}", run.id.short()))?;
     Ok(Some(stacks))
 }
 
-fn from_file(path: &Path) -> anyhow::Result<(String, Stacks)> {
+fn read_stacks_file(path: &Path) -> anyhow::Result<(String, CollapsedStacks)> {
     let shown = path.display();
     let size = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
-    if size > MOST_BYTES {
+    if size > MAX_STACKS_BYTES {
         anyhow::bail!("{shown} has {size} bytes; want at most 256 MiB of collapsed stacks");
     }
     let content = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let label = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    Ok((label, Stacks::read(&content).with_context(|| format!("{shown}"))?))
+    Ok((label, CollapsedStacks::parse(&content).with_context(|| format!("{shown}"))?))
 }

@@ -9,8 +9,8 @@ use clap::Args;
 use metier_store::archive::{check, import};
 use serde_json::json;
 
-use super::Room;
-use crate::exit::Code;
+use super::CommandContext;
+use crate::exit::CliExitCode;
 
 const EXAMPLES: &str = "Examples:
   metier import runs.jsonl                       from a file
@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 /// Take an archive into the store
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Runs that are there already are left as they are; a run of the same id with another content is an error, and nothing is written.")]
-pub struct Import {
+pub struct ImportArgs {
     /// The archive that `metier export` wrote; - for stdin
     #[arg(value_name = "FILE")]
     file: String,
@@ -29,9 +29,9 @@ pub struct Import {
     check: bool,
 }
 
-impl Import {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let mut archive = self.open()?;
+impl ImportArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let mut archive = self.open_archive()?;
         let name = if self.file == "-" { "stdin" } else { &self.file };
         let store = room.writable_store()?;
         let contents = check(BufReader::with_capacity(1 << 20, &archive), &store)
@@ -39,28 +39,28 @@ impl Import {
         let known = contents.known_runs.len() as u64;
         if !self.check {
             archive.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {name} again"))?;
-            let steps = room.console.steps(contents.new_runs + known, "runs", "imported");
-            import(BufReader::with_capacity(1 << 20, &archive), &store, &contents, || steps.one())
+            let steps = room.console.step_progress(contents.new_runs + known, "runs", "imported");
+            import(BufReader::with_capacity(1 << 20, &archive), &store, &contents, || steps.advance())
                 .with_context(|| {
                     format!("{name} was imported only in part; import it again once this is put right")
                 })?;
-            steps.end();
+            steps.finish();
         }
         let record = json!({
             "schema": "metier.import/1", "imported": if self.check { 0 } else { contents.new_runs },
             "new": contents.new_runs, "already_there": known,
         });
         let row = vec![contents.new_runs.to_string(), known.to_string()];
-        room.console.show(&record, ["new", "already_there"], [row], |_| {
+        room.console.print_record(&record, ["new", "already_there"], [row], |_| {
             let verb = if self.check { "could be imported" } else { "imported" };
             room.console.note(format!("{} run(s) {verb}, {known} already there", contents.new_runs));
             String::new()
         })?;
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 
     /// The archive as a file that can be read twice; a pipe is kept in a temporary one.
-    fn open(&self) -> anyhow::Result<File> {
+    fn open_archive(&self) -> anyhow::Result<File> {
         if self.file != "-" {
             let path = Path::new(&self.file);
             let file = File::open(path)
@@ -71,13 +71,13 @@ impl Import {
             if path.is_dir() {
                 anyhow::bail!("{} is a folder; name an archive of `metier export`", self.file);
             }
-            return spool(file);
+            return spool_to_file(file);
         }
-        spool(std::io::stdin().lock())
+        spool_to_file(std::io::stdin().lock())
     }
 }
 
-fn spool(mut from: impl std::io::Read) -> anyhow::Result<File> {
+fn spool_to_file(mut from: impl std::io::Read) -> anyhow::Result<File> {
     let mut file =
         tempfile::tempfile().context("cannot make a temporary file; set TMPDIR to a folder with room")?;
     std::io::copy(&mut from, &mut file)

@@ -8,7 +8,7 @@ use clap::Args;
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::exit::Code;
+use crate::exit::CliExitCode;
 
 const EXAMPLES: &str = "Examples:
   metier man | man -l -                            read metier(1)
@@ -17,37 +17,37 @@ const EXAMPLES: &str = "Examples:
 /// Print or write the manual pages
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Man {
+pub struct ManArgs {
     /// Write one page for each command into this folder
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
 }
 
-impl Man {
+impl ManArgs {
     /// Prints or writes the pages.
-    pub fn run(&self, mut whole: clap::Command) -> anyhow::Result<Code> {
+    pub fn run(&self, mut whole: clap::Command) -> anyhow::Result<CliExitCode> {
         whole.build();
         let Some(folder) = &self.to else {
-            crate::console::to_stdout(|out| Ok(out.write_all(&page(&whole, None)?)?))?;
-            return Ok(Code::OK);
+            crate::console::write_stdout(|out| Ok(out.write_all(&render_page(&whole, None)?)?))?;
+            return Ok(CliExitCode::OK);
         };
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let mut pages = vec![("metier".to_string(), page(&whole, None)?)];
+        let mut pages = vec![("metier".to_string(), render_page(&whole, None)?)];
         for command in whole.get_subcommands() {
             let name = format!("metier-{}", command.get_name());
-            pages.push((name.clone(), page(command, Some(name))?));
+            pages.push((name.clone(), render_page(command, Some(name))?));
         }
         for (name, text) in pages {
             let path = folder.join(format!("{name}.1"));
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
 /// One page: what it is, how it is typed, examples, then every flag.
-fn page(command: &clap::Command, name: Option<String>) -> std::io::Result<Vec<u8>> {
+fn render_page(command: &clap::Command, name: Option<String>) -> std::io::Result<Vec<u8>> {
     let mut command = command.clone();
     if let Some(name) = name {
         command = command.display_name(name);
@@ -73,7 +73,7 @@ fn page(command: &clap::Command, name: Option<String>) -> std::io::Result<Vec<u8
     }
     let mut codes = Roff::new();
     codes.control("SH", ["EXIT CODES"]);
-    for (code, meaning) in crate::exit::TABLE {
+    for (code, meaning) in crate::exit::EXIT_CODES {
         codes.control("TP", []).text([bold(*code)]).text([roman(*meaning)]);
     }
     text.write_all(codes.render().as_bytes())?;

@@ -29,32 +29,32 @@ pub mod train;
 pub mod up;
 
 use anyhow::Context as _;
-use metier_linux::Roots;
-use metier_store::{RunFilter, Store};
+use metier_linux::KernelRoots;
+use metier_store::{RecordStore, RunFilter};
 use metier_types::{Run, RunState};
 
 use crate::config::{Settings, data_folder};
-use crate::console::Console;
-use crate::output::Form;
+use crate::console::OutputConsole;
+use crate::output::OutputForm;
 
 /// What every command is given.
-pub struct Room {
-    pub console: Console,
+pub struct CommandContext {
+    pub console: OutputConsole,
     pub settings: Settings,
     /// How much to say about what is being done.
     pub verbose: u8,
     /// The form of document that was asked for, if it was one.
-    pub form: Option<Form>,
+    pub form: Option<OutputForm>,
 }
 
-impl Room {
+impl CommandContext {
     /// The store, to look at; it must be there.
-    pub fn store(&self) -> anyhow::Result<Store> {
+    pub fn store(&self) -> anyhow::Result<RecordStore> {
         let location = self.settings.store()?;
-        let store = match Store::open_read_only(&location) {
+        let store = match RecordStore::open_read_only(&location) {
             // One of an earlier version is brought up to date where it can be written.
             Err(error @ metier_store::Error::CannotOpen { .. }) => {
-                Store::open(&location).map_err(|_| error)?
+                RecordStore::open(&location).map_err(|_| error)?
             }
             other => other?,
         };
@@ -63,36 +63,42 @@ impl Room {
         // What says it is under way may have been killed; whoever looks first finds out. A store that we may
         // only read is shown as it is.
         if store.runs(&under_way).is_ok_and(|page| page.total > 0)
-            && let Ok(device) = metier_device::identity::this(&Roots::default(), data_folder().as_deref())
-            && let Ok(writable) = Store::open(&location)
+            && let Ok(device) =
+                metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())
+            && let Ok(writable) = RecordStore::open(&location)
         {
-            let _ = metier_measure::leftovers::sweep(&Roots::default(), &writable, &device);
+            let _ = metier_measure::leftovers::sweep_leftovers(&KernelRoots::default(), &writable, &device);
         }
         Ok(store)
     }
 
     /// The store, to change; it is made where it is not there.
-    pub fn writable_store(&self) -> anyhow::Result<Store> {
-        Ok(Store::open(&self.settings.store()?)?)
+    pub fn writable_store(&self) -> anyhow::Result<RecordStore> {
+        Ok(RecordStore::open(&self.settings.store()?)?)
     }
 }
 
 /// The run that a text names.
-pub fn find_run(store: &Store, text: &str) -> anyhow::Result<Run> {
+pub fn find_run(store: &RecordStore, text: &str) -> anyhow::Result<Run> {
     let id = store.find_run(text)?;
     store.run(id)?.with_context(|| format!("run {id} is gone"))
 }
 
 /// Largest file of a run that a command reads whole.
-const FILE_BYTES: u64 = 256 << 20;
+const MAX_RUN_FILE_BYTES: u64 = 256 << 20;
 
 /// The content of a file of a run; `None` where the run has no such file.
-pub fn read_run_file(store: &Store, run: &Run, name: &str, what: &str) -> anyhow::Result<Option<Vec<u8>>> {
+pub fn read_run_file(
+    store: &RecordStore,
+    run: &Run,
+    name: &str,
+    what: &str,
+) -> anyhow::Result<Option<Vec<u8>>> {
     let Some(file) = run.artefacts.iter().find(|file| file.name == name) else { return Ok(None) };
-    if file.size_bytes.get() > FILE_BYTES {
+    if file.size_bytes.get() > MAX_RUN_FILE_BYTES {
         anyhow::bail!("{what} of run {} has {}; want at most 256 MiB", run.id.short(), file.size_bytes);
     }
     let mut content = Vec::new();
-    store.artefact(&file.digest, &mut content)?;
+    store.read_artefact(&file.digest, &mut content)?;
     Ok(Some(content))
 }

@@ -8,28 +8,28 @@ use std::time::Duration;
 use clap::Args;
 use metier_cluster::deployer::{self, ClusterAccess, ClusterDeployer, ServingImage};
 use metier_cluster::inventory::prometheus::{self, PrometheusSnapshot};
-use metier_cluster::{inventory, node};
+use metier_cluster::{inventory, node_choice};
 use metier_device::identity;
-use metier_linux::Roots;
-use metier_onnx::{Analysis, Limits};
+use metier_linux::KernelRoots;
+use metier_onnx::{GraphAnalysis, OnnxLimits};
 use metier_place::{
     AppliedDeployment, Placement, PlacementCandidate, PlacementDemand, PlacementStanding, place,
 };
-use metier_predict::latency::conditions::MOST_LOAD;
-use metier_predict::latency::{Conditions, Latency};
+use metier_predict::latency::conditions::MAX_LOAD;
+use metier_predict::latency::{InferenceConditions, LatencyPredictor};
 use metier_predict::node_predictor::NodePredictor;
 use metier_predict::passport_resolver::{LocalNode, PassportResolver};
-use metier_prom::query::Endpoint;
+use metier_prom::query::PromEndpoint;
 use metier_store::digest;
 use metier_types::{Bytes, Prediction, Seconds};
 
-use super::Room;
-use super::inspect::Binding;
-use super::predict::{share, threads};
+use super::CommandContext;
+use super::inspect::BindingArgs;
+use super::predict::{parse_share, thread_count};
 use super::up;
 use crate::config::data_folder;
-use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Table, plain, word_of};
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, TableCell, TextTable, csv_cell, serialised_word};
 
 const EXAMPLES: &str = "Examples:
   metier place --graph net.onnx                        every node with its predicted time, and the choice
@@ -44,12 +44,12 @@ const EXAMPLES: &str = "Examples:
 /// Choose the node of a cluster that a graph goes to, and put it there
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Place {
+pub struct PlaceArgs {
     /// The graph's file
     #[arg(long, value_name = "FILE", required_unless_present = "rollback")]
     graph: Option<PathBuf>,
     #[command(flatten)]
-    binding: Binding,
+    binding: BindingArgs,
     /// Runtime that will run it: rten, onnxruntime
     #[arg(long, value_name = "NAME", default_value = "rten")]
     runtime: String,
@@ -117,39 +117,41 @@ pub struct Place {
     namespace: Option<String>,
 }
 
-impl Place {
+impl PlaceArgs {
     /// Chooses, and does what was asked for.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let access = ClusterAccess {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             namespace: self.namespace.clone(),
         };
-        let serving = self.serving()?;
+        let serving = self.serving_spec()?;
         let patience = Duration::from_secs(self.within);
         if self.rollback {
             let name = serving.name.as_str();
             let applied = ClusterDeployer::connect(&access)?.rollback(name, patience)?;
-            return say_applied(room, &applied);
+            return print_applied(room, &applied);
         }
-        let Some(path) = &self.graph else { return Err(usage("--graph is missing; want an ONNX file")) };
-        let bytes = self.binding.bytes(path)?;
-        let graph = self.graph(path, &bytes)?;
+        let Some(path) = &self.graph else {
+            return Err(usage_error("--graph is missing; want an ONNX file"));
+        };
+        let bytes = self.binding.read_graph(path)?;
+        let graph = self.analyse_graph(path, &bytes)?;
         let demand = PlacementDemand {
             workload: serving.name.clone(),
             threads: self.threads.unwrap_or(1),
             replicas: self.replicas,
             architecture: self.arch.clone(),
-            labels: pairs("--selector", &self.selector)?.into_iter().collect::<BTreeMap<_, _>>(),
+            labels: parse_name_values("--selector", &self.selector)?.into_iter().collect::<BTreeMap<_, _>>(),
         };
-        let conditions = Conditions {
+        let conditions = InferenceConditions {
             runtime: self.runtime.clone(),
-            threads: threads(self.threads)?,
-            cpu_load: share("--load", self.load.as_ref(), MOST_LOAD)?,
-            ..Conditions::default()
+            threads: thread_count(self.threads)?,
+            cpu_load: parse_share("--load", self.load.as_ref(), MAX_LOAD)?,
+            ..InferenceConditions::default()
         };
-        conditions.check().map_err(|error| usage(format!("--{error}")))?;
-        let snapshot = self.endpoint()?.map(snapshot);
+        conditions.check().map_err(|error| usage_error(format!("--{error}")))?;
+        let snapshot = self.prometheus_endpoint()?.map(load_snapshot);
         let cluster = ClusterDeployer::connect(&access);
         let survey = cluster.as_ref().map_err(ToString::to_string).and_then(|cluster| {
             cluster.survey(self.image.as_ref().map(|_| serving.name.as_str())).map_err(|e| e.to_string())
@@ -172,20 +174,21 @@ impl Place {
             }
         };
         let latency = match &store {
-            Some(store) => Latency::open(store)?,
-            None => Latency::from_passports(),
+            Some(store) => LatencyPredictor::open(store)?,
+            None => LatencyPredictor::from_passports(),
         };
-        let roots = Roots::default();
-        let device = identity::this(&roots, data_folder().as_deref()).ok();
-        let local = device.map(|device| LocalNode { device, boot: node::own_boot(&roots) });
+        let roots = KernelRoots::default();
+        let device = identity::identify_device(&roots, data_folder().as_deref()).ok();
+        let local = device.map(|device| LocalNode { device, boot: node_choice::own_boot_id(&roots) });
         let passports = PassportResolver::read(store.as_ref(), local);
         let predictor = NodePredictor::new(&latency, &passports, (&graph).into(), conditions);
-        let inventory = inventory::join(
+        let inventory = inventory::join_sources(
             Some(survey.as_ref().map_err(String::clone)),
             snapshot.as_ref().map(|snapshot| snapshot.as_ref().map_err(String::clone)),
         );
         let mut placement = place(&inventory, &demand, &|node| predictor.on_node(node));
-        let service = deployer::service(&placement, &demand, &serving, Some(&digest::of_bytes(&bytes)));
+        let service =
+            deployer::graph_service(&placement, &demand, &serving, Some(&digest::digest_bytes(&bytes)));
         let service = service.filter(|_| self.image.is_some());
         let mut manifest = None;
         if let (Some(service), Ok(cluster)) = (&service, &cluster) {
@@ -194,33 +197,36 @@ impl Place {
                 false => manifest = Some(deployer::manifest(service, cluster.namespace())),
             }
         }
-        say(room, &placement, manifest.as_ref())?;
+        print_placement(room, &placement, manifest.as_ref())?;
         Ok(match &placement.applied {
-            _ if placement.chosen().is_none() => Code::INFEASIBLE,
-            Some(applied) if !applied.is_available => Code::FAILED,
-            _ => Code::OK,
+            _ if placement.chosen().is_none() => CliExitCode::INFEASIBLE,
+            Some(applied) if !applied.is_available => CliExitCode::FAILED,
+            _ => CliExitCode::OK,
         })
     }
 
     /// The Prometheus that says how busy the nodes are, where one was named.
-    fn endpoint(&self) -> anyhow::Result<Option<Endpoint>> {
+    fn prometheus_endpoint(&self) -> anyhow::Result<Option<PromEndpoint>> {
         let Some(address) = &self.prometheus else { return Ok(None) };
         let (authority, token) = (self.prometheus_ca.clone(), self.prometheus_token_file.clone());
-        let mut endpoint = up::endpoint(address, authority, token)?;
+        let mut endpoint = up::prometheus_endpoint(address, authority, token)?;
         endpoint.accept_any_certificate = self.prometheus_insecure;
         Ok(Some(endpoint))
     }
 
-    fn graph(&self, path: &std::path::Path, bytes: &[u8]) -> anyhow::Result<Analysis> {
-        let limits = Limits::default();
+    fn analyse_graph(&self, path: &std::path::Path, bytes: &[u8]) -> anyhow::Result<GraphAnalysis> {
+        let limits = OnnxLimits::default();
         let bindings = self.binding.bindings()?;
-        let read = metier_onnx::read(bytes, &limits);
-        self.binding.named(path, read.and_then(|model| metier_onnx::analyse(&model, &bindings, &limits)))
+        let read = metier_onnx::read_onnx(bytes, &limits);
+        self.binding.name_file_in_error(
+            path,
+            read.and_then(|model| metier_onnx::analyse_graph(&model, &bindings, &limits)),
+        )
     }
 
     /// What serves it; the image is a stand-in where none was given, and then nothing is made of
     /// it.
-    fn serving(&self) -> anyhow::Result<ServingImage> {
+    fn serving_spec(&self) -> anyhow::Result<ServingImage> {
         let name = match (&self.name, &self.graph) {
             (Some(name), _) => name.clone(),
             (None, Some(path)) => {
@@ -232,51 +238,51 @@ impl Place {
             name,
             image: self.image.clone().unwrap_or_else(|| "none".into()),
             arguments: self.arguments.clone(),
-            environment: pairs("--env", &self.env)?,
+            environment: parse_name_values("--env", &self.env)?,
             ports: self.ports.clone(),
         };
         match serving.defect() {
-            Some((field, got, want)) => Err(usage(format!("--{field} is {got}; want {want}"))),
+            Some((field, got, want)) => Err(usage_error(format!("--{field} is {got}; want {want}"))),
             None => Ok(serving),
         }
     }
 }
 
 /// How busy the nodes are, or why that Prometheus does not say it.
-fn snapshot(endpoint: Endpoint) -> Result<PrometheusSnapshot, String> {
+fn load_snapshot(endpoint: PromEndpoint) -> Result<PrometheusSnapshot, String> {
     let named = endpoint.to_string();
-    prometheus::once(endpoint).map_err(|error| {
+    prometheus::take_snapshot_blocking(endpoint).map_err(|error| {
         // The queries themselves are long, and of no use to the reader.
-        let why = error.trouble().map_or_else(|| error.to_string(), ToString::to_string);
+        let why = error.failure().map_or_else(|| error.to_string(), ToString::to_string);
         format!("--prometheus {named} does not tell how busy the nodes are: {why}")
     })
 }
 
-fn pairs(flag: &str, given: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+fn parse_name_values(flag: &str, given: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let one = |text: &String| {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
         let pair = pair.map(|(name, value)| (name.to_string(), value.to_string()));
-        pair.ok_or_else(|| usage(format!("{flag} is {text:?}; want NAME=VALUE")))
+        pair.ok_or_else(|| usage_error(format!("{flag} is {text:?}; want NAME=VALUE")))
     };
     given.iter().map(one).collect()
 }
 
 /// Says what was done.
-fn say_applied(room: &Room, applied: &AppliedDeployment) -> anyhow::Result<Code> {
+fn print_applied(room: &CommandContext, applied: &AppliedDeployment) -> anyhow::Result<CliExitCode> {
     let console = &room.console;
     match console.format {
-        Format::Json => console.data(|out| output::json(out, applied))?,
-        Format::Yaml => console.data(|out| output::yaml(out, applied))?,
-        Format::Csv => console.data(|out| {
+        DataFormat::Json => console.write_data(|out| output::write_json(out, applied))?,
+        DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, applied))?,
+        DataFormat::Csv => console.write_data(|out| {
             let row = vec![applied.namespace.clone(), applied.name.clone(), applied.action.to_string()];
-            output::csv(out, &["namespace", "name", "action"], std::iter::once(row))
+            output::write_csv(out, &["namespace", "name", "action"], std::iter::once(row))
         })?,
-        Format::Table => console.print(&sentence(applied))?,
+        DataFormat::Table => console.print(&applied_text(applied))?,
     }
-    Ok(if applied.because.is_some() { Code::FAILED } else { Code::OK })
+    Ok(if applied.because.is_some() { CliExitCode::FAILED } else { CliExitCode::OK })
 }
 
-fn sentence(applied: &AppliedDeployment) -> String {
+fn applied_text(applied: &AppliedDeployment) -> String {
     let AppliedDeployment { namespace, name, action, is_available, because } = applied;
     let standing = match because {
         Some(why) => format!(
@@ -288,64 +294,79 @@ fn sentence(applied: &AppliedDeployment) -> String {
     format!("Deployment {name} in namespace {namespace} was {action}{standing}\n")
 }
 
-fn say(room: &Room, placement: &Placement, manifest: Option<&serde_json::Value>) -> anyhow::Result<()> {
+fn print_placement(
+    room: &CommandContext,
+    placement: &Placement,
+    manifest: Option<&serde_json::Value>,
+) -> anyhow::Result<()> {
     let console = &room.console;
     match console.format {
-        Format::Json => console.data(|out| output::json(out, placement)),
-        Format::Yaml => match manifest {
-            Some(manifest) => console.data(|out| output::yaml(out, manifest)),
-            None => console.data(|out| output::yaml(out, placement)),
+        DataFormat::Json => console.write_data(|out| output::write_json(out, placement)),
+        DataFormat::Yaml => match manifest {
+            Some(manifest) => console.write_data(|out| output::write_yaml(out, manifest)),
+            None => console.write_data(|out| output::write_yaml(out, placement)),
         },
-        Format::Csv => console.data(|out| {
+        DataFormat::Csv => console.write_data(|out| {
             let head = ["device", "status", "seconds", "low", "high", "memory_bytes", "because"];
-            output::csv(out, &head, placement.candidates.iter().map(row))
+            output::write_csv(out, &head, placement.candidates.iter().map(candidate_row))
         }),
-        Format::Table => {
-            let mut table =
-                Table::with_header(&["DEVICE", "", "TIME", "INTERVAL", "MEMORY", "FREE", "PASSPORT", "WHY"]);
-            for one in &placement.candidates {
-                let interval = one.prediction.as_ref().map(|told| {
-                    let interval = told.interval();
+        DataFormat::Table => {
+            let mut table = TextTable::with_header(&[
+                "DEVICE", "", "TIME", "INTERVAL", "MEMORY", "FREE", "PASSPORT", "WHY",
+            ]);
+            for candidate in &placement.candidates {
+                let interval = candidate.prediction.as_ref().map(|prediction| {
+                    let interval = prediction.interval();
                     format!("{} to {}", Seconds(interval.low()), Seconds(interval.high()))
                 });
-                let passport = match &one.passport {
-                    Some(used) => format!("{} ({})", used.name, word_of(&used.origin)),
+                let passport = match &candidate.passport {
+                    Some(used) => format!("{} ({})", used.name, serialised_word(&used.origin)),
                     // Judged by its cores and instruction set alone.
-                    None if one.prediction.is_some() => "generic".to_string(),
+                    None if candidate.prediction.is_some() => "generic".to_string(),
                     None => String::new(),
                 };
-                table.row(vec![
-                    Cell::text(one.device.clone()),
-                    Cell::text(if one.status == PlacementStanding::Chosen { "chosen" } else { "" }),
-                    Cell::quantity(one.prediction.as_ref().map(|told| Seconds(told.value()))),
-                    Cell::text(interval.unwrap_or_default()),
-                    Cell::quantity(one.memory.as_ref().map(|told| Bytes(told.value() as u64))),
-                    Cell::quantity(one.free_memory_bytes),
-                    Cell::text(passport),
-                    Cell::text(one.because.clone()),
+                table.add_row(vec![
+                    TableCell::text(candidate.device.clone()),
+                    TableCell::text(if candidate.status == PlacementStanding::Chosen {
+                        "chosen"
+                    } else {
+                        ""
+                    }),
+                    TableCell::quantity(
+                        candidate.prediction.as_ref().map(|prediction| Seconds(prediction.value())),
+                    ),
+                    TableCell::text(interval.unwrap_or_default()),
+                    TableCell::quantity(
+                        candidate.memory.as_ref().map(|prediction| Bytes(prediction.value() as u64)),
+                    ),
+                    TableCell::quantity(candidate.free_memory_bytes),
+                    TableCell::text(passport),
+                    TableCell::text(candidate.because.clone()),
                 ]);
             }
             let mut text = table.render(console.paint);
-            for note in placement.notes.iter().chain(placement.unplaced.iter().map(|one| &one.because)) {
+            for note in
+                placement.notes.iter().chain(placement.unplaced.iter().map(|workload| &workload.because))
+            {
                 text.push_str(&format!("\n{note}\n"));
             }
             if let Some(applied) = &placement.applied {
-                text.push_str(&format!("\n{}", sentence(applied)));
+                text.push_str(&format!("\n{}", applied_text(applied)));
             }
             console.print(&text)
         }
     }
 }
 
-fn row(one: &PlacementCandidate) -> Vec<String> {
-    let latency = one.prediction.as_ref();
+fn candidate_row(candidate: &PlacementCandidate) -> Vec<String> {
+    let latency = candidate.prediction.as_ref();
     vec![
-        one.device.clone(),
-        word_of(&one.status),
-        plain(latency.map(Prediction::value)),
-        plain(latency.map(|told| told.interval().low())),
-        plain(latency.map(|told| told.interval().high())),
-        plain(one.memory.as_ref().map(Prediction::value)),
-        one.because.clone(),
+        candidate.device.clone(),
+        serialised_word(&candidate.status),
+        csv_cell(latency.map(Prediction::value)),
+        csv_cell(latency.map(|prediction| prediction.interval().low())),
+        csv_cell(latency.map(|prediction| prediction.interval().high())),
+        csv_cell(candidate.memory.as_ref().map(Prediction::value)),
+        candidate.because.clone(),
     ]
 }

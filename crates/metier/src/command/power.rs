@@ -3,29 +3,29 @@
 mod estimate;
 mod export;
 mod extract;
-mod files;
-mod flags;
 mod isolate;
+mod kepler_spelling;
 mod node;
 mod plot;
+mod power_files;
 mod profile;
-mod published;
+mod published_pipelines;
 mod query;
-mod spelling;
+mod shared_args;
 mod train;
 mod validate;
 
 use clap::{Args, Subcommand};
 
-pub use spelling::spelled;
+pub use kepler_spelling::normalise_spelling;
 
-use metier_linux::Roots;
-use metier_power::stored::PipelineRecorder;
-use metier_store::Store;
+use metier_linux::KernelRoots;
+use metier_power::stored_pipelines::PipelineRecorder;
+use metier_store::RecordStore;
 
-use super::Room;
+use super::CommandContext;
 use crate::config::data_folder;
-use crate::exit::{Code, usage};
+use crate::exit::{CliExitCode, usage_error};
 
 const EXAMPLES: &str = "Examples:
   metier power node                                       who this machine is, and which node type it is like
@@ -37,23 +37,23 @@ const EXAMPLES: &str = "Examples:
 /// Learn and try predictors of power from Kepler's series
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Power {
+pub struct PowerArgs {
     /// Metrics beside Kepler's, by name: saved by `query`, the feature group ThirdParty of the others [PROM_THIRDPARTY_METRICS]
     #[arg(long, value_name = "NAME", value_delimiter = ',', global = true)]
     thirdparty_metrics: Vec<String>,
     #[command(subcommand)]
-    what: What,
+    what: PowerCommand,
 }
 
 /// Records pipelines that are learned on this device in a store.
-pub fn recorder(store: Store) -> anyhow::Result<PipelineRecorder> {
-    let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
+pub fn pipeline_recorder(store: RecordStore) -> anyhow::Result<PipelineRecorder> {
+    let device = metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
     store.put_device(&device)?;
     Ok(PipelineRecorder { device: device.reference(), store })
 }
 
 /// Says which metrics there are beside Kepler's: those that are given, else those of the environment; and which job's series are of virtual machines.
-pub fn third_party(given: &[String]) -> anyhow::Result<Vec<String>> {
+pub fn set_third_party_metrics(given: &[String]) -> anyhow::Result<Vec<String>> {
     if let Some(job) = std::env::var("VM_JOB_NAME").ok().filter(|job| !job.is_empty()) {
         metier_power::extract::set_vm_job(&job);
     }
@@ -63,63 +63,63 @@ pub fn third_party(given: &[String]) -> anyhow::Result<Vec<String>> {
     };
     let names: Vec<String> =
         names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_string).collect();
-    metier_power::third_party::set(&names).map_err(|error| usage(format!("{whose}: {error}")))?;
+    metier_power::third_party::set(&names).map_err(|error| usage_error(format!("{whose}: {error}")))?;
     Ok(names)
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum PowerCommand {
     /// Save Kepler's series of a time, from Prometheus
-    Query(query::Query),
+    Query(query::PowerQueryArgs),
     /// Count what a query response holds
-    Validate(validate::Validate),
+    Validate(validate::PowerValidateArgs),
     /// Make a table of features and watts from a query response
-    Extract(extract::Extract),
+    Extract(extract::PowerExtractArgs),
     /// The same without idle and background power
-    Isolate(isolate::Isolate),
+    Isolate(isolate::PowerIsolateArgs),
     /// Take idle and background power out of a table of `extract`
     #[command(alias = "isolate_from_data")]
-    IsolateFromData(isolate::FromData),
+    IsolateFromData(isolate::IsolateTableArgs),
     /// Learn a pipeline from query responses: every source, group and trainer
-    Train(train::Train),
+    Train(train::PowerTrainArgs),
     /// Learn predictors of one group from one table
     #[command(alias = "train_from_data")]
-    TrainFromData(train::FromData),
+    TrainFromData(train::TrainTableArgs),
     /// Try predictors on a query response whose power is known
-    Estimate(estimate::Estimate),
+    Estimate(estimate::PowerEstimateArgs),
     /// Draw tables, predictions and errors
-    Plot(plot::Plot),
+    Plot(plot::PowerPlotArgs),
     /// Publish a pipeline's good predictors as kepler-model-db has them
-    Export(export::Export),
+    Export(export::PowerExportArgs),
     /// Profile a node from a query response of its idle time
-    Profile(profile::Profile),
+    Profile(profile::PowerProfileArgs),
     /// Say who this machine is, and which node type it is like
-    Node(node::Node),
+    Node(node::PowerNodeArgs),
     /// Learn the SPECpower pipeline from its tables
-    Specpower(published::Specpower),
+    Specpower(published_pipelines::SpecpowerArgs),
     /// Learn the EC2 pipeline from its query responses
-    Ec2(published::Ec2),
+    Ec2(published_pipelines::Ec2PipelineArgs),
 }
 
-impl Power {
+impl PowerArgs {
     /// Does what was asked for.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let others = third_party(&self.thirdparty_metrics)?;
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let others = set_third_party_metrics(&self.thirdparty_metrics)?;
         match &self.what {
-            What::Query(query) => query.run(room, others),
-            What::Validate(validate) => validate.run(room),
-            What::Extract(extract) => extract.run(room),
-            What::Isolate(isolate) => isolate.run(room),
-            What::IsolateFromData(isolate) => isolate.run(room),
-            What::Train(train) => train.run(room),
-            What::TrainFromData(train) => train.run(room),
-            What::Estimate(estimate) => estimate.run(room),
-            What::Plot(plot) => plot.run(room),
-            What::Export(export) => export.run(room),
-            What::Profile(profile) => profile.run(room),
-            What::Node(node) => node.run(room),
-            What::Specpower(specpower) => specpower.run(room),
-            What::Ec2(ec2) => ec2.run(room),
+            PowerCommand::Query(query) => query.run(room, others),
+            PowerCommand::Validate(validate) => validate.run(room),
+            PowerCommand::Extract(extract) => extract.run(room),
+            PowerCommand::Isolate(isolate) => isolate.run(room),
+            PowerCommand::IsolateFromData(isolate) => isolate.run(room),
+            PowerCommand::Train(train) => train.run(room),
+            PowerCommand::TrainFromData(train) => train.run(room),
+            PowerCommand::Estimate(estimate) => estimate.run(room),
+            PowerCommand::Plot(plot) => plot.run(room),
+            PowerCommand::Export(export) => export.run(room),
+            PowerCommand::Profile(profile) => profile.run(room),
+            PowerCommand::Node(node) => node.run(room),
+            PowerCommand::Specpower(specpower) => specpower.run(room),
+            PowerCommand::Ec2(ec2) => ec2.run(room),
         }
     }
 }

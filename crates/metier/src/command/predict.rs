@@ -3,19 +3,19 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use metier_linux::Roots;
-use metier_onnx::Analysis;
-use metier_predict::latency::conditions::{ALL, MOST_LOAD};
-use metier_predict::latency::{Conditions, Latency as Asked, OperatorTime};
-use metier_store::Store;
+use metier_linux::KernelRoots;
+use metier_onnx::GraphAnalysis;
+use metier_predict::latency::conditions::{ALL_PROCESSORS, MAX_LOAD};
+use metier_predict::latency::{InferenceConditions, LatencyPredictor as Asked, PredictedOperatorTime};
+use metier_store::RecordStore;
 use metier_types::{Passport, Prediction, Ratio, Seconds};
 use serde_json::{Value, json};
 
-use super::Room;
-use super::inspect::Binding;
+use super::CommandContext;
+use super::inspect::BindingArgs;
 use crate::config::data_folder;
-use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table, plain};
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, StreamPaint, TableCell, TextTable, csv_cell};
 
 const EXAMPLES: &str = "Examples:
   metier predict latency net.onnx                                here
@@ -27,25 +27,25 @@ const EXAMPLES: &str = "Examples:
 /// Predict what a graph would take
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Predict {
+pub struct PredictArgs {
     #[command(subcommand)]
-    what: What,
+    what: PredictCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum PredictCommand {
     /// How long a graph takes
-    Latency(Latency),
+    Latency(PredictLatencyArgs),
 }
 
 /// Predict how long a graph takes
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-struct Latency {
+struct PredictLatencyArgs {
     /// The graph's file
     graph: PathBuf,
     #[command(flatten)]
-    binding: Binding,
+    binding: BindingArgs,
     /// A device by name or id, `here`, or `all` that have a passport; may be given again [default: here]
     #[arg(long, value_name = "DEVICE")]
     device: Vec<String>,
@@ -66,75 +66,79 @@ struct Latency {
     operators: bool,
 }
 
-impl Predict {
+impl PredictArgs {
     /// Predicts what was asked for.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.what {
-            What::Latency(latency) => latency.run(room),
+            PredictCommand::Latency(latency) => latency.run(room),
         }
     }
 }
 
 /// What this device is called where devices are named.
-pub const HERE: &str = "here";
+pub const THIS_DEVICE: &str = "here";
 
 /// The passport that a flag names.
-pub fn passport_of(store: &Store, flag: &str, name: &str) -> anyhow::Result<Passport> {
-    if name == HERE {
-        let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
-        let known = metier_device::passport::of_device(Some(store), &device);
+pub fn find_passport(store: &RecordStore, flag: &str, name: &str) -> anyhow::Result<Passport> {
+    if name == THIS_DEVICE {
+        let device =
+            metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
+        let known = metier_device::passport::find_for_device(Some(store), &device);
         return Ok(known.unwrap_or_else(|| metier_predict::latency::unmeasured(device)));
     }
-    metier_device::passport::find(Some(store), name).ok_or_else(|| {
-        let known: Vec<String> =
-            metier_device::passport::all(Some(store)).into_iter().map(|one| one.id).collect();
-        usage(format!(
-            "{flag} is {name:?}, of which there is no passport; want {HERE} or one of {}",
+    metier_device::passport::find_passport(Some(store), name).ok_or_else(|| {
+        let known: Vec<String> = metier_device::passport::list_passports(Some(store))
+            .into_iter()
+            .map(|passport| passport.id)
+            .collect();
+        usage_error(format!(
+            "{flag} is {name:?}, of which there is no passport; want {THIS_DEVICE} or one of {}",
             known.join(", ")
         ))
     })
 }
 
 /// The number of threads that a flag asks for; else all of each device.
-pub fn threads(given: Option<u32>) -> anyhow::Result<u32> {
+pub fn thread_count(given: Option<u32>) -> anyhow::Result<u32> {
     match given {
-        Some(ALL) => Err(usage(format!("--threads is {ALL}; want 1 to 4096"))),
-        given => Ok(given.unwrap_or(ALL)),
+        Some(ALL_PROCESSORS) => Err(usage_error(format!("--threads is {ALL_PROCESSORS}; want 1 to 4096"))),
+        given => Ok(given.unwrap_or(ALL_PROCESSORS)),
     }
 }
 
 /// A share that a flag gives, as `50%` or `0.5`.
-pub fn share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
+pub fn parse_share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
     let Some(text) = given else { return Ok(None) };
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
         None => text.parse::<f64>(),
     };
     let ratio = number.ok().filter(|share| (0.0..=most).contains(share));
-    let want = || usage(format!("{flag} is {text:?}; want 0% to {:.0}%", 100.0 * most));
+    let want = || usage_error(format!("{flag} is {text:?}; want 0% to {:.0}%", 100.0 * most));
     ratio.map(|share| Some(Ratio(share))).ok_or_else(want)
 }
 
-impl Latency {
-    fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let bytes = self.binding.bytes(&self.graph)?;
+impl PredictLatencyArgs {
+    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let bytes = self.binding.read_graph(&self.graph)?;
         let bindings = self.binding.bindings()?;
-        let limits = metier_onnx::Limits::default();
-        let read = metier_onnx::read(&bytes, &limits);
-        let graph = self
-            .binding
-            .named(&self.graph, read.and_then(|model| metier_onnx::analyse(&model, &bindings, &limits)))?;
-        let conditions = Conditions {
+        let limits = metier_onnx::OnnxLimits::default();
+        let read = metier_onnx::read_onnx(&bytes, &limits);
+        let graph = self.binding.name_file_in_error(
+            &self.graph,
+            read.and_then(|model| metier_onnx::analyse_graph(&model, &bindings, &limits)),
+        )?;
+        let conditions = InferenceConditions {
             runtime: self.runtime.clone(),
-            threads: threads(self.threads)?,
-            cpu_load: share("--load", self.load.as_ref(), MOST_LOAD)?,
-            memory_load: share("--memory-load", self.memory_load.as_ref(), 1.0)?,
+            threads: thread_count(self.threads)?,
+            cpu_load: parse_share("--load", self.load.as_ref(), MAX_LOAD)?,
+            memory_load: parse_share("--memory-load", self.memory_load.as_ref(), 1.0)?,
         };
-        conditions.check().map_err(|error| usage(error.to_string()))?;
+        conditions.check().map_err(|error| usage_error(error.to_string()))?;
         let store = room.writable_store()?;
         let latency = Asked::open(&store)?;
         let mut answers: Vec<(Passport, Prediction)> = Vec::new();
-        for passport in self.passports(&store)? {
+        for passport in self.selected_passports(&store)? {
             match latency.graph(&graph, &passport, &conditions) {
                 Ok(prediction) => answers.push((passport, prediction)),
                 // Of many devices some may lack a figure; of one that was named it is the answer.
@@ -147,30 +151,30 @@ impl Latency {
             Some((passport, _)) => Some(latency.operators(&graph, passport, &conditions)?),
             None => None,
         };
-        self.show(room, &answers, &graph, &conditions, operators.as_deref())?;
-        if let Some(operators) = operators.filter(|_| room.console.format == Format::Table) {
-            list(room, &graph, &operators)?;
+        self.print_predictions(room, &answers, &graph, &conditions, operators.as_deref())?;
+        if let Some(operators) = operators.filter(|_| room.console.format == DataFormat::Table) {
+            print_operators(room, &graph, &operators)?;
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 
-    fn passports(&self, store: &Store) -> anyhow::Result<Vec<Passport>> {
+    fn selected_passports(&self, store: &RecordStore) -> anyhow::Result<Vec<Passport>> {
         if self.device.iter().any(|name| name == "all") {
-            return Ok(metier_device::passport::all(Some(store)));
+            return Ok(metier_device::passport::list_passports(Some(store)));
         }
         if self.device.is_empty() {
-            return Ok(vec![passport_of(store, "--device", HERE)?]);
+            return Ok(vec![find_passport(store, "--device", THIS_DEVICE)?]);
         }
-        self.device.iter().map(|name| passport_of(store, "--device", name)).collect()
+        self.device.iter().map(|name| find_passport(store, "--device", name)).collect()
     }
 
-    fn show(
+    fn print_predictions(
         &self,
-        room: &Room,
+        room: &CommandContext,
         answers: &[(Passport, Prediction)],
-        graph: &Analysis,
-        conditions: &Conditions,
-        operators: Option<&[OperatorTime]>,
+        graph: &GraphAnalysis,
+        conditions: &InferenceConditions,
+        operators: Option<&[PredictedOperatorTime]>,
     ) -> anyhow::Result<()> {
         let console = &room.console;
         let threads = |passport: &Passport| conditions.on(passport).threads;
@@ -185,7 +189,7 @@ impl Latency {
             let mut all = answers.iter().map(with_device).collect::<anyhow::Result<Vec<_>>>()?;
             // They are those of the fastest device.
             if let (Some(first), Some(operators)) = (all.first_mut(), operators) {
-                first["operators"] = operators.iter().map(|one| operator(graph, one)).collect();
+                first["operators"] = operators.iter().map(|time| operator_record(graph, time)).collect();
             }
             Ok(match <[Value; 1]>::try_from(all) {
                 Ok([one]) => one,
@@ -193,25 +197,25 @@ impl Latency {
             })
         };
         match console.format {
-            Format::Json => console.data(|out| output::json(out, &record()?)),
-            Format::Yaml => console.data(|out| output::yaml(out, &record()?)),
+            DataFormat::Json => console.write_data(|out| output::write_json(out, &record()?)),
+            DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record()?)),
             // A table has one kind of row: what was asked for last, as `metier inspect` has it.
-            Format::Csv if operators.is_some() => console.data(|out| {
-                let rows = operators.unwrap_or_default().iter().map(|one| {
-                    let own = &graph.operators[one.operator];
+            DataFormat::Csv if operators.is_some() => console.write_data(|out| {
+                let rows = operators.unwrap_or_default().iter().map(|time| {
+                    let own = &graph.operators[time.operator];
                     vec![
                         own.name.clone(),
                         own.kind.clone(),
-                        one.seconds.get().to_string(),
-                        one.share.get().to_string(),
-                        plain(one.within),
+                        time.seconds.get().to_string(),
+                        time.share.get().to_string(),
+                        csv_cell(time.within),
                     ]
                 });
-                output::csv(out, &["name", "kind", "seconds", "share", "within"], rows)
+                output::write_csv(out, &["name", "kind", "seconds", "share", "within"], rows)
             }),
-            Format::Csv => console.data(|out| {
+            DataFormat::Csv => console.write_data(|out| {
                 let rows = answers.iter().map(|(passport, prediction)| {
-                    let (low, high) = ends(prediction);
+                    let (low, high) = interval_ends(prediction);
                     vec![
                         passport.id.clone(),
                         threads(passport).to_string(),
@@ -219,13 +223,17 @@ impl Latency {
                         low.to_string(),
                         high.to_string(),
                         prediction.in_range().to_string(),
-                        prediction.because().to_string(),
+                        prediction.reason().to_string(),
                     ]
                 });
-                output::csv(out, &["device", "threads", "value", "low", "high", "in_range", "because"], rows)
+                output::write_csv(
+                    out,
+                    &["device", "threads", "value", "low", "high", "in_range", "because"],
+                    rows,
+                )
             }),
-            Format::Table => {
-                let mut table = Table::with_header(&[
+            DataFormat::Table => {
+                let mut table = TextTable::with_header(&[
                     "DEVICE",
                     "THREADS",
                     "LATENCY",
@@ -235,15 +243,15 @@ impl Latency {
                     "BECAUSE",
                 ]);
                 for (passport, prediction) in answers {
-                    let (low, high) = ends(prediction);
-                    table.row(vec![
-                        Cell::text(&passport.name).at_most(36),
-                        Cell::number(threads(passport).to_string()),
-                        Cell::quantity(Some(Seconds(prediction.value()))),
-                        Cell::quantity(Some(Seconds(low))),
-                        Cell::quantity(Some(Seconds(high))),
-                        Cell::text(if prediction.in_range() { "yes" } else { "no" }),
-                        Cell::text(prediction.because()).styled(Paint::dim),
+                    let (low, high) = interval_ends(prediction);
+                    table.add_row(vec![
+                        TableCell::text(&passport.name).truncated(36),
+                        TableCell::number(threads(passport).to_string()),
+                        TableCell::quantity(Some(Seconds(prediction.value()))),
+                        TableCell::quantity(Some(Seconds(low))),
+                        TableCell::quantity(Some(Seconds(high))),
+                        TableCell::text(if prediction.in_range() { "yes" } else { "no" }),
+                        TableCell::text(prediction.reason()).styled(StreamPaint::dim),
                     ]);
                 }
                 console.print(&table.render(console.paint))
@@ -253,31 +261,35 @@ impl Latency {
 }
 
 /// An operator with its time, for programs.
-fn operator(graph: &Analysis, one: &OperatorTime) -> Value {
-    let own = &graph.operators[one.operator];
-    json!({ "name": own.name, "kind": own.kind, "seconds": one.seconds, "share": one.share, "within": one.within })
+fn operator_record(graph: &GraphAnalysis, time: &PredictedOperatorTime) -> Value {
+    let own = &graph.operators[time.operator];
+    json!({ "name": own.name, "kind": own.kind, "seconds": time.seconds, "share": time.share, "within": time.within })
 }
 
-fn list(room: &Room, graph: &Analysis, operators: &[OperatorTime]) -> anyhow::Result<()> {
-    let mut table = Table::with_header(&["OPERATOR", "KIND", "TIME", "SHARE"]);
-    for one in operators {
-        let operator = &graph.operators[one.operator];
+fn print_operators(
+    room: &CommandContext,
+    graph: &GraphAnalysis,
+    operators: &[PredictedOperatorTime],
+) -> anyhow::Result<()> {
+    let mut table = TextTable::with_header(&["OPERATOR", "KIND", "TIME", "SHARE"]);
+    for time in operators {
+        let operator = &graph.operators[time.operator];
         let name = if operator.name.is_empty() { "–" } else { operator.name.as_str() };
-        let host = one.within.and_then(|at| graph.operators.get(at));
-        table.row(vec![
-            Cell::text(name).at_most(40),
-            Cell::text(&operator.kind),
+        let host = time.within.and_then(|at| graph.operators.get(at));
+        table.add_row(vec![
+            TableCell::text(name).truncated(40),
+            TableCell::text(&operator.kind),
             match host {
-                Some(host) => Cell::text(format!("with {}", host.kind)).styled(Paint::dim),
-                None => Cell::quantity(Some(one.seconds)),
+                Some(host) => TableCell::text(format!("with {}", host.kind)).styled(StreamPaint::dim),
+                None => TableCell::quantity(Some(time.seconds)),
             },
-            Cell::quantity(host.is_none().then_some(one.share)),
+            TableCell::quantity(host.is_none().then_some(time.share)),
         ]);
     }
     room.console.print(&format!("\n{}", table.render(room.console.paint)))
 }
 
-fn ends(prediction: &Prediction) -> (f64, f64) {
+fn interval_ends(prediction: &Prediction) -> (f64, f64) {
     let interval = prediction.interval();
     (interval.low(), interval.high())
 }

@@ -5,19 +5,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
-use metier_linux::Roots;
-use metier_power::stored::{self, PowerKind};
+use metier_linux::KernelRoots;
+use metier_power::stored_pipelines::{self, PowerKind};
 use metier_predict::latency::{LatencyKind, MemoryKind};
 use metier_predict::lifecycle::{PredictorKind, portable, standing};
-use metier_store::Store;
-use metier_types::{Digest, Predictor, Standing};
+use metier_store::RecordStore;
+use metier_types::{ContentDigest, Predictor, PredictorStanding};
 use serde_json::json;
 
-use super::Room;
-use super::train::sheet;
+use super::CommandContext;
+use super::train::predictor_sheet;
 use crate::config::{data_folder, pipeline_folder};
-use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Destination, Format, Paint, Table, plain, word_of};
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{
+    self, DataFormat, OutputFile, StreamPaint, TableCell, TextTable, csv_cell, serialised_word,
+};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -35,37 +37,37 @@ const EXAMPLES: &str = "Examples:
   metier predictors use 3f2a           lets an earlier one answer again";
 
 /// All kinds of predictors that this program has.
-const KINDS: [&dyn PredictorKind; 3] = [&LatencyKind, &MemoryKind, &PowerKind];
+const PREDICTOR_KINDS: [&dyn PredictorKind; 3] = [&LatencyKind, &MemoryKind, &PowerKind];
 
 /// List what was learned
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Predictors {
+pub struct PredictorsArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<PredictorsCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum PredictorsCommand {
     /// Everything about one
-    Show(Which),
+    Show(PredictorIdArgs),
     /// Print its file
-    File(Which),
+    File(PredictorIdArgs),
     /// Forget one; with the one in use gone, the best of those kept aside answers
-    Remove(Which),
+    Remove(PredictorIdArgs),
     /// Let one answer that was kept aside
-    Use(Which),
+    Use(PredictorIdArgs),
     /// Write one with its record, for another host
-    Export(Export),
+    Export(PredictorExportArgs),
     /// Take one that was exported elsewhere
-    Import(Import),
+    Import(PredictorImportArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-struct Export {
+struct PredictorExportArgs {
     #[command(flatten)]
-    which: Which,
+    which: PredictorIdArgs,
     /// Where to; `-` is stdout
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
@@ -84,7 +86,7 @@ enum ExportFormat {
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-struct Import {
+struct PredictorImportArgs {
     /// What `metier predictors export` wrote, or a pipeline of Kepler as folder or zip; `-` is
     /// stdin
     file: PathBuf,
@@ -92,113 +94,119 @@ struct Import {
 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-struct Which {
+struct PredictorIdArgs {
     /// The start of its id
     id: String,
 }
 
-impl Predictors {
+impl PredictorsArgs {
     /// Does what was asked for.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let console = &room.console;
         match &self.what {
-            None => list(room, &room.store()?.predictors(None)?)?,
-            Some(What::Show(which)) => {
-                let one = which.find(&room.store()?)?;
+            None => print_list(room, &room.store()?.predictors(None)?)?,
+            Some(PredictorsCommand::Show(which)) => {
+                let predictor = which.find_predictor(&room.store()?)?;
                 match console.format {
-                    Format::Json => console.data(|out| output::json(out, &one))?,
-                    Format::Yaml => console.data(|out| output::yaml(out, &one))?,
-                    Format::Csv => console.data(|out| output::csv(out, &HEADER, [row(&one)]))?,
-                    Format::Table => console.print(&sheet(&one, console.paint))?,
+                    DataFormat::Json => console.write_data(|out| output::write_json(out, &predictor))?,
+                    DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &predictor))?,
+                    DataFormat::Csv => console.write_data(|out| {
+                        output::write_csv(out, &CSV_COLUMNS, [predictor_row(&predictor)])
+                    })?,
+                    DataFormat::Table => console.print(&predictor_sheet(&predictor, console.paint))?,
                 }
             }
-            Some(What::File(which)) => {
+            Some(PredictorsCommand::File(which)) => {
                 let store = room.store()?;
-                let one = which.find(&store)?;
-                let file = store.predictor_file(&one.id)?.unwrap_or_default();
-                console.data(|out| Ok(out.write_all(&file)?))?;
+                let predictor = which.find_predictor(&store)?;
+                let file = store.predictor_file(&predictor.id)?.unwrap_or_default();
+                console.write_data(|out| Ok(out.write_all(&file)?))?;
             }
-            Some(What::Remove(which)) => {
+            Some(PredictorsCommand::Remove(which)) => {
                 let store = room.writable_store()?;
-                let one = which.find(&store)?;
-                let heir = standing::remove(&store, &KINDS, &one)?;
-                stored_pipelines(&store);
-                console.note(format!("removed {}", one.id));
+                let predictor = which.find_predictor(&store)?;
+                let heir = standing::remove(&store, &PREDICTOR_KINDS, &predictor)?;
+                write_stored_pipelines(&store);
+                console.note(format!("removed {}", predictor.id));
                 if let Some(heir) = heir {
                     console.note(format!("{} answers from now on ({})", heir.id.short(), heir.name));
                 }
             }
-            Some(What::Use(which)) => {
+            Some(PredictorsCommand::Use(which)) => {
                 let store = room.writable_store()?;
-                let one = standing::put_in_use(&store, which.find(&store)?)?;
-                stored_pipelines(&store);
-                console.note(format!("{} answers from now on ({})", one.id.short(), one.name));
+                let predictor = standing::put_in_use(&store, which.find_predictor(&store)?)?;
+                write_stored_pipelines(&store);
+                console.note(format!("{} answers from now on ({})", predictor.id.short(), predictor.name));
             }
-            Some(What::Export(asked)) => asked.run(room)?,
-            Some(What::Import(asked)) => {
+            Some(PredictorsCommand::Export(asked)) => asked.run(room)?,
+            Some(PredictorsCommand::Import(asked)) => {
                 let store = room.writable_store()?;
-                let taken = asked.import(&store).with_context(|| asked.file.display().to_string())?;
-                stored_pipelines(&store);
+                let taken = asked.import_file(&store).with_context(|| asked.file.display().to_string())?;
+                write_stored_pipelines(&store);
                 console.note(match taken.standing {
-                    Standing::InUse => format!("{} answers from now on ({})", taken.id.short(), taken.name),
+                    PredictorStanding::InUse => {
+                        format!("{} answers from now on ({})", taken.id.short(), taken.name)
+                    }
                     _ => format!("{} is kept aside: a newer one of {} is here", taken.id.short(), taken.name),
                 });
             }
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
-impl Export {
-    fn run(&self, room: &Room) -> anyhow::Result<()> {
+impl PredictorExportArgs {
+    fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
         let store = room.store()?;
-        let one = self.which.find(&store)?;
+        let predictor = self.which.find_predictor(&store)?;
         let is_stdout = self.file.as_os_str() == "-";
         let bytes = match self.format {
-            ExportFormat::Metier => portable::export(&store, &one.id)?,
-            ExportFormat::Kepler if one.kind == stored::KIND => portable::find(&store, &one.id)?.1,
+            ExportFormat::Metier => portable::export(&store, &predictor.id)?,
+            ExportFormat::Kepler if predictor.kind == stored_pipelines::KIND => {
+                portable::find(&store, &predictor.id)?.1
+            }
             ExportFormat::Kepler => {
-                return Err(usage(format!(
+                return Err(usage_error(format!(
                     "--format is kepler, and {} predicts {}; only predictors of power have that format",
-                    one.id.short(),
-                    one.kind
+                    predictor.id.short(),
+                    predictor.kind
                 )));
             }
         };
         let is_zip = self.file.extension().is_some_and(|end| end == "zip");
         if is_stdout {
-            return room.console.data(|out| Ok(out.write_all(&bytes)?));
+            return room.console.write_data(|out| Ok(out.write_all(&bytes)?));
         }
         if self.format == ExportFormat::Kepler && !is_zip {
-            return Ok(stored::export_folder(bytes, &self.file)?);
+            return Ok(stored_pipelines::export_folder(bytes, &self.file)?);
         }
-        let mut file = Destination::open("--file", &self.file)?;
+        let mut file = OutputFile::open("--file", &self.file)?;
         file.write_all(&bytes).with_context(|| format!("--file: cannot write {}", self.file.display()))?;
         file.commit()?;
         Ok(())
     }
 }
 
-impl Import {
-    fn import(&self, store: &Store) -> anyhow::Result<Predictor> {
+impl PredictorImportArgs {
+    fn import_file(&self, store: &RecordStore) -> anyhow::Result<Predictor> {
         if self.file.is_dir() {
-            return Ok(stored::import(store, &self.file)?);
+            return Ok(stored_pipelines::import(store, &self.file)?);
         }
         let mut bytes = Vec::new();
-        let most = portable::LARGEST + 1;
+        let most = portable::MAX_PORTABLE_BYTES + 1;
         let read = match self.file.as_os_str() == "-" {
             true => std::io::stdin().lock().take(most).read_to_end(&mut bytes),
             false => std::fs::File::open(&self.file).and_then(|file| file.take(most).read_to_end(&mut bytes)),
         };
         read.context("cannot read it")?;
         anyhow::ensure!(
-            bytes.len() as u64 <= portable::LARGEST,
+            bytes.len() as u64 <= portable::MAX_PORTABLE_BYTES,
             "it is larger than {}",
-            metier_types::Bytes(portable::LARGEST)
+            metier_types::Bytes(portable::MAX_PORTABLE_BYTES)
         );
         Ok(match bytes.starts_with(b"PK") {
-            true => stored::import_zip(store, &bytes, &self.file)?,
-            false => portable::import(store, &KINDS, &bytes)?,
+            true => stored_pipelines::import_zip(store, &bytes, &self.file)?,
+            false => portable::import(store, &PREDICTOR_KINDS, &bytes)?,
         })
     }
 }
@@ -206,8 +214,8 @@ impl Import {
 /// Writes the pipelines of the store that are in use to where `metier up` reads them; `None` where
 /// there are none. Each store has a folder of its own. What goes wrong is logged: predictors that
 /// are shipped still answer.
-pub fn stored_pipelines(store: &Store) -> Option<PathBuf> {
-    let place = metier_store::digest::of_bytes(store.location().to_string().as_bytes());
+pub fn write_stored_pipelines(store: &RecordStore) -> Option<PathBuf> {
+    let place = metier_store::digest::digest_bytes(store.location().to_string().as_bytes());
     let folder = pipeline_folder()?.join("stored").join(place.short());
     let written = write_stored(store, &folder).inspect_err(|error| {
         tracing::warn!(%error, "pipelines of the store do not answer");
@@ -215,68 +223,71 @@ pub fn stored_pipelines(store: &Store) -> Option<PathBuf> {
     written.ok().filter(|count| *count > 0).map(|_| folder)
 }
 
-fn write_stored(store: &Store, folder: &Path) -> anyhow::Result<usize> {
-    let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
-    Ok(stored::write_in_use(store, &device.id, folder)?)
+fn write_stored(store: &RecordStore, folder: &Path) -> anyhow::Result<usize> {
+    let device = metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
+    Ok(stored_pipelines::write_in_use(store, &device.id, folder)?)
 }
 
-impl Which {
-    fn find(&self, store: &Store) -> anyhow::Result<Predictor> {
+impl PredictorIdArgs {
+    fn find_predictor(&self, store: &RecordStore) -> anyhow::Result<Predictor> {
         let all = store.predictors(None)?;
         let hex = self.id.trim_start_matches("sha256:");
-        let mut fitting = all.into_iter().filter(|one| digits(&one.id).starts_with(hex));
+        let mut fitting = all.into_iter().filter(|predictor| id_digits(&predictor.id).starts_with(hex));
         match (fitting.next(), fitting.next()) {
-            (Some(one), None) if !hex.is_empty() => Ok(one),
+            (Some(predictor), None) if !hex.is_empty() => Ok(predictor),
             (None, _) => anyhow::bail!(
                 "no predictor has an id that starts with {:?}; `metier predictors` lists them",
                 self.id
             ),
-            _ => Err(usage(format!("{:?} is the start of several ids; want more of it", self.id))),
+            _ => Err(usage_error(format!("{:?} is the start of several ids; want more of it", self.id))),
         }
     }
 }
 
-const HEADER: [&str; 8] = ["id", "kind", "name", "standing", "made", "rows", "mean_error_ratio", "device"];
+const CSV_COLUMNS: [&str; 8] =
+    ["id", "kind", "name", "standing", "made", "rows", "mean_error_ratio", "device"];
 
-fn error(one: &Predictor) -> Option<metier_types::Ratio> {
-    one.held_out.first().and_then(|held| held.mean_absolute_error_ratio)
+fn mean_error(predictor: &Predictor) -> Option<metier_types::Ratio> {
+    predictor.held_out.first().and_then(|held| held.mean_absolute_error_ratio)
 }
 
-fn device(one: &Predictor) -> &str {
-    one.device.as_ref().map_or("", |device| device.name.as_str())
+fn device_name(predictor: &Predictor) -> &str {
+    predictor.device.as_ref().map_or("", |device| device.name.as_str())
 }
 
-fn row(one: &Predictor) -> Vec<String> {
+fn predictor_row(predictor: &Predictor) -> Vec<String> {
     vec![
-        one.id.to_string(),
-        one.kind.clone(),
-        one.name.clone(),
-        word_of(&one.standing),
-        one.made.to_string(),
-        one.rows.to_string(),
-        plain(error(one).map(|ratio| ratio.get())),
-        device(one).to_string(),
+        predictor.id.to_string(),
+        predictor.kind.clone(),
+        predictor.name.clone(),
+        serialised_word(&predictor.standing),
+        predictor.made.to_string(),
+        predictor.rows.to_string(),
+        csv_cell(mean_error(predictor).map(|ratio| ratio.get())),
+        device_name(predictor).to_string(),
     ]
 }
 
 /// The digits of an id, without what says how they were made.
-fn digits(id: &Digest) -> String {
+fn id_digits(id: &ContentDigest) -> String {
     id.to_string().trim_start_matches("sha256:").to_string()
 }
 
-fn list(room: &Room, all: &[Predictor]) -> anyhow::Result<()> {
+fn print_list(room: &CommandContext, all: &[Predictor]) -> anyhow::Result<()> {
     let console = &room.console;
     let record = || json!({ "schema": "metier.predictors/1", "predictors": all });
     match console.format {
-        Format::Json => console.data(|out| output::json(out, &record())),
-        Format::Yaml => console.data(|out| output::yaml(out, &record())),
-        Format::Csv => console.data(|out| output::csv(out, &HEADER, all.iter().map(row))),
-        Format::Table if all.is_empty() => {
+        DataFormat::Json => console.write_data(|out| output::write_json(out, &record())),
+        DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record())),
+        DataFormat::Csv => {
+            console.write_data(|out| output::write_csv(out, &CSV_COLUMNS, all.iter().map(predictor_row)))
+        }
+        DataFormat::Table if all.is_empty() => {
             console.note("nothing was learned yet; `metier train latency` learns how long graphs take here");
             Ok(())
         }
-        Format::Table => {
-            let mut table = Table::with_header(&[
+        DataFormat::Table => {
+            let mut table = TextTable::with_header(&[
                 "ID",
                 "KIND",
                 "NAME",
@@ -286,16 +297,16 @@ fn list(room: &Room, all: &[Predictor]) -> anyhow::Result<()> {
                 "MEAN ERROR",
                 "MADE",
             ]);
-            for one in all {
-                table.row(vec![
-                    Cell::text(one.id.short()),
-                    Cell::text(&one.kind),
-                    Cell::text(&one.name).at_most(40),
-                    Cell::text(device(one)).at_most(24),
-                    Cell::text(word_of(&one.standing)),
-                    Cell::number(one.rows.to_string()),
-                    Cell::quantity(error(one)),
-                    Cell::text(time::local(one.made)).styled(Paint::dim),
+            for predictor in all {
+                table.add_row(vec![
+                    TableCell::text(predictor.id.short()),
+                    TableCell::text(&predictor.kind),
+                    TableCell::text(&predictor.name).truncated(40),
+                    TableCell::text(device_name(predictor)).truncated(24),
+                    TableCell::text(serialised_word(&predictor.standing)),
+                    TableCell::number(predictor.rows.to_string()),
+                    TableCell::quantity(mean_error(predictor)),
+                    TableCell::text(time::local_time(predictor.made)).styled(StreamPaint::dim),
                 ]);
             }
             console.print(&table.render(console.paint))

@@ -1,21 +1,21 @@
 //! `metier report`: what runs say, as one file for people or programs.
 
-mod gather;
+mod subject_loader;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_report::flame::{Against, standalone};
-use metier_report::{Report as Written, Subject};
-use metier_types::Timestamp;
+use metier_report::flame::{FlameBaseline, standalone_svg};
+use metier_report::{ReportSubject, RunReport as Written};
+use metier_types::UtcTimestamp;
 
-use super::Room;
-use crate::exit::{Code, usage};
-use crate::output::{self, Destination, Form, Format};
+use super::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, OutputFile, OutputForm};
 
-pub use gather::Gather;
+pub use subject_loader::SubjectLoader;
 
 const EXAMPLES: &str = "Examples:
   metier report last --file run.html       the latest run as one HTML file
@@ -27,9 +27,9 @@ const EXAMPLES: &str = "Examples:
 /// Write what runs say as one file
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "A RUN is a run, a batch, a workload's name (its latest batch; name~1 the one before) or a file of --save-json; several are compared with the first.\nForms (-o): html, md (default), json, yaml; with --file as its name ends.")]
-pub struct Report {
+pub struct ReportArgs {
     /// What to report on
-    #[arg(value_name = "RUN", required = true, num_args = 1..=metier_report::MOST_SUBJECTS)]
+    #[arg(value_name = "RUN", required = true, num_args = 1..=metier_report::MAX_SUBJECTS)]
     runs: Vec<String>,
     /// Write it there instead of to stdout
     #[arg(long, value_name = "FILE")]
@@ -39,64 +39,68 @@ pub struct Report {
     flame: Option<PathBuf>,
 }
 
-impl Report {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let form = self.form(room)?;
-        let destination = self.file.as_deref().map(|path| Destination::open("--file", path)).transpose()?;
-        let flame = self.flame.as_deref().map(|path| Destination::open("--flame", path)).transpose()?;
-        let subjects = Gather::new(room).subjects(&self.runs)?;
+impl ReportArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let form = self.choose_form(room)?;
+        let destination = self.file.as_deref().map(|path| OutputFile::open("--file", path)).transpose()?;
+        let flame = self.flame.as_deref().map(|path| OutputFile::open("--flame", path)).transpose()?;
+        let subjects = SubjectLoader::new(room).load_subjects(&self.runs)?;
         if let Some(mut file) = flame {
-            file.write_all(picture(&subjects)?.as_bytes())?;
+            file.write_all(flame_graph(&subjects)?.as_bytes())?;
             file.commit()?;
         }
         let made_by = format!("metier {}", env!("CARGO_PKG_VERSION"));
-        let report = Written::new(&subjects, Timestamp::now(), &made_by)?;
+        let report = Written::new(&subjects, UtcTimestamp::now(), &made_by)?;
         let write = |out: &mut dyn Write| -> anyhow::Result<()> {
             match form {
-                Form::Html => out.write_all(report.html()?.as_bytes())?,
-                Form::Json => output::json(out, report.record())?,
-                Form::Yaml => output::yaml(out, report.record())?,
-                _ => out.write_all(report.markdown().as_bytes())?,
+                OutputForm::Html => out.write_all(report.to_html()?.as_bytes())?,
+                OutputForm::Json => output::write_json(out, report.record())?,
+                OutputForm::Yaml => output::write_yaml(out, report.record())?,
+                _ => out.write_all(report.to_markdown().as_bytes())?,
             }
             Ok(())
         };
-        room.console.data_to(destination, write)?;
-        Ok(Code::OK)
+        room.console.write_data_to(destination, write)?;
+        Ok(CliExitCode::OK)
     }
 
-    fn form(&self, room: &Room) -> anyhow::Result<Form> {
+    fn choose_form(&self, room: &CommandContext) -> anyhow::Result<OutputForm> {
         let ending = self.file.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
         match (room.form, room.console.format, ending) {
-            (Some(form @ (Form::Html | Form::Md)), ..) => Ok(form),
+            (Some(form @ (OutputForm::Html | OutputForm::Md)), ..) => Ok(form),
             (Some(form), ..) => {
-                Err(usage(format!("-o is {:?}; want html, md, json or yaml", output::word(&form))))
+                Err(usage_error(format!("-o is {:?}; want html, md, json or yaml", output::enum_word(&form))))
             }
-            (None, Format::Json, _) => Ok(Form::Json),
-            (None, Format::Yaml, _) => Ok(Form::Yaml),
-            (None, Format::Csv, _) => {
-                Err(usage("-o is \"csv\"; a report has the forms html, md, json and yaml"))
+            (None, DataFormat::Json, _) => Ok(OutputForm::Json),
+            (None, DataFormat::Yaml, _) => Ok(OutputForm::Yaml),
+            (None, DataFormat::Csv, _) => {
+                Err(usage_error("-o is \"csv\"; a report has the forms html, md, json and yaml"))
             }
-            (None, Format::Table, Some("html" | "htm")) => Ok(Form::Html),
-            (None, Format::Table, Some("json")) => Ok(Form::Json),
-            (None, Format::Table, Some("yaml" | "yml")) => Ok(Form::Yaml),
-            (None, Format::Table, _) => Ok(Form::Md),
+            (None, DataFormat::Table, Some("html" | "htm")) => Ok(OutputForm::Html),
+            (None, DataFormat::Table, Some("json")) => Ok(OutputForm::Json),
+            (None, DataFormat::Table, Some("yaml" | "yml")) => Ok(OutputForm::Yaml),
+            (None, DataFormat::Table, _) => Ok(OutputForm::Md),
         }
     }
 }
 
 /// The flame graph of the only subject, or of the second against the first.
-fn picture(subjects: &[Subject]) -> anyhow::Result<String> {
-    let of = |subject: &Subject| {
-        let shown = subject.shown();
+fn flame_graph(subjects: &[ReportSubject]) -> anyhow::Result<String> {
+    let of = |subject: &ReportSubject| {
+        let shown = subject.representative_run();
         let none = || format!("{} has no stacks; `metier run --stacks` samples them", subject.label);
         shown.and_then(|shown| shown.stacks.clone()).with_context(none)
     };
     Ok(match subjects {
         [first, second, ..] => {
             let (before, after) = (of(first)?, of(second)?);
-            standalone(&after, &second.label, Some(Against { stacks: &before, label: &first.label }))
+            standalone_svg(
+                &after,
+                &second.label,
+                Some(FlameBaseline { stacks: &before, label: &first.label }),
+            )
         }
-        [one] => standalone(&of(one)?, &one.label, None),
+        [subject] => standalone_svg(&of(subject)?, &subject.label, None),
         [] => String::new(),
     })
 }

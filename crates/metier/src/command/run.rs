@@ -3,12 +3,12 @@
 //! A command keeps stdin, stdout, stderr and its exit code; what we have to say goes to stderr, after it.
 //! What could stop us (the run file, the settings, the store, the file for `--save-json`) is tried before it starts.
 
-mod effective;
-pub mod fetching;
+mod check_output;
+pub mod fetch_progress;
 pub mod flags;
-pub mod graph;
+pub mod graph_run;
 mod progress;
-mod save;
+mod save_json;
 mod summary;
 
 use std::ffi::OsString;
@@ -17,20 +17,22 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use metier_device::identity;
-use metier_linux::{Roots, signals};
-use metier_measure::{Error, NoRecorder, Options, Recorder, Session, StoreRecorder, leftovers};
-use metier_session::corunner::log::{Log, Part};
-use metier_session::corunner::{CompanionLauncher, Membership};
-use metier_session::queue::Launch;
-use metier_session::runfile::{self, Checked, Faults, Origins, RunFile};
-use metier_session::{BatchEvent, BatchOrder, BatchResult, SetupOptions, measure_batch};
+use metier_linux::{KernelRoots, signals};
+use metier_measure::{
+    Error, MeasureOptions, MeasureSession, NoRecorder, RunRecorder, StoreRecorder, leftovers,
+};
+use metier_session::corunner::log::{CoRunLog, RunGroupRole};
+use metier_session::corunner::{CoRunMembership, CompanionLauncher};
+use metier_session::queue::MeasuringProgram;
+use metier_session::runfile::{self, CheckedRun, FieldOrigins, RunFile, RunFileFaults};
+use metier_session::{BatchEvent, BatchIdentity, BatchResult, SetupOptions, measure_batch};
 use metier_types::{BatchId, RunId};
 
-use super::Room;
-use crate::config::{Typed, data_folder, dataset_folder, runtime_folder};
-use crate::console::complain;
-use crate::exit::{Code, Usage, code_of, one_line, usage};
-use crate::output::Destination;
+use super::CommandContext;
+use crate::config::{FlagSettings, data_folder, dataset_folder, runtime_folder};
+use crate::console::print_error;
+use crate::exit::{CliExitCode, UsageError, error_line, exit_code_of, usage_error};
+use crate::output::OutputFile;
 
 const EXAMPLES: &str = "Examples:
   metier run -- make -j2                                 measure a command
@@ -49,7 +51,7 @@ Other exit codes: 124 time limit, 125 metier itself failed, 126 not executable, 
 /// Measure a command, a container or a pod
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = AFTER)]
-pub struct Run {
+pub struct RunArgs {
     /// What to run and how, in YAML or JSON; - is stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -57,11 +59,11 @@ pub struct Run {
     #[arg(long)]
     check: bool,
     #[command(flatten)]
-    flags: flags::RunFlags<flags::EveryGroup>,
+    flags: flags::RunFileFlags<flags::AllFlagGroups>,
     #[command(flatten)]
-    cache: flags::DatasetCache,
+    cache: flags::DatasetCacheArgs,
     #[command(flatten)]
-    keeping: flags::Keeping,
+    keeping: flags::RecordKeepingArgs,
     /// The identity that whoever starts us has given to the run
     #[arg(long, hide = true, value_name = "ID")]
     run_id: Option<RunId>,
@@ -70,7 +72,7 @@ pub struct Run {
     batch: Option<BatchId>,
     /// What it is there for, where it keeps another run company
     #[arg(long, hide = true, value_name = "ROLE", requires = "company_log")]
-    company: Option<CompanyRole>,
+    company: Option<CoRunnerRole>,
     /// Where runs that keep each other company talk
     #[arg(long, hide = true, value_name = "FILE", requires = "company")]
     company_log: Option<PathBuf>,
@@ -84,14 +86,14 @@ pub struct Run {
 
 /// Why a run keeps another one company.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum CompanyRole {
+enum CoRunnerRole {
     Companion,
     Neighbour,
 }
 
-impl Run {
+impl RunArgs {
     /// What of it is a setting.
-    pub fn typed(&self) -> Typed {
+    pub fn setting_values(&self) -> FlagSettings {
         vec![("run.dataset_cache_limit", self.cache.dataset_cache_limit.clone())]
     }
 
@@ -100,7 +102,7 @@ impl Run {
     }
 
     /// What was typed with the run file behind its flag, where the first word is one; what follows it is then flags.
-    pub fn with_file(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
+    pub fn with_file_flag(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
         let first = self.command.first().filter(|word| !self.has_target() && runfile::is_run_file(word))?;
         let (before, words) = typed.split_at(typed.len().checked_sub(self.command.len())?);
         if before.last().is_some_and(|word| word == "--") {
@@ -110,7 +112,7 @@ impl Run {
     }
 
     /// A flag that only means something for a run that begins at once.
-    pub fn unfit_for_later(&self) -> Option<&'static str> {
+    pub fn flag_unfit_for_session(&self) -> Option<&'static str> {
         let given = [
             ("--check", self.check),
             ("--no-store", self.keeping.no_store),
@@ -120,79 +122,90 @@ impl Run {
     }
 
     /// Measures; gives the command's own exit code.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let done = match self.check {
-            true => {
-                self.checked(room).and_then(|checked| effective::print(room, &checked)).map(|()| Code::OK)
-            }
-            false => self.measure(room),
+            true => self
+                .check_run_file(room)
+                .and_then(|checked| check_output::print_checked(room, &checked))
+                .map(|()| CliExitCode::OK),
+            false => self.measure_and_print(room),
         };
-        done.or_else(complain_of_faults).or_else(|error| {
+        done.or_else(report_faults).or_else(|error| {
             if self.check {
                 return Err(error);
             }
-            complain(&one_line(&error));
-            Ok(failure(&error))
+            print_error(&error_line(&error));
+            Ok(failure_code(&error))
         })
     }
 
     /// The run file, what was typed over it, and settings for what neither says: checked as a whole.
-    pub fn checked(&self, room: &Room) -> anyhow::Result<Checked> {
+    pub fn check_run_file(&self, room: &CommandContext) -> anyhow::Result<CheckedRun> {
         let (name, mut file, mut origins) = match &self.file {
             Some(path) => {
                 let (name, file, origins) = runfile::load(path, self.paths_from.as_deref())?;
                 (Some(name), file, origins)
             }
-            None => (None, RunFile::default(), Origins::default()),
+            None => (None, RunFile::default(), FieldOrigins::default()),
         };
         match self.has_target() {
             true if self.command.is_empty() => {}
             true => file.arguments.clone_from(&self.command),
             false => file.command.clone_from(&self.command),
         }
-        file.lay_over(&self.flags.given, &mut origins);
-        settle_times(room, &mut file, &mut origins)?;
+        file.apply_flags(&self.flags.given, &mut origins);
+        apply_time_settings(room, &mut file, &mut origins)?;
         // Told before anything is fetched.
         room.settings.size("run.dataset_cache_limit")?;
         let checked = if self.check { file.check_dry(&origins) } else { file.check(&origins) };
         Ok(checked.map_err(|faults| match &name {
-            Some(name) => faults.of(name),
+            Some(name) => faults.in_file(name),
             None => faults,
         })?)
     }
 
-    fn measure(&self, room: &Room) -> anyhow::Result<Code> {
-        let checked = self.checked(room)?;
+    fn measure_and_print(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let checked = self.check_run_file(room)?;
         let part = |role| match role {
-            CompanyRole::Companion => Part::Companion,
-            CompanyRole::Neighbour => Part::Neighbour,
+            CoRunnerRole::Companion => RunGroupRole::Companion,
+            CoRunnerRole::Neighbour => RunGroupRole::Neighbour,
         };
         let job = MeasureJob {
             checked: &checked,
-            order: BatchOrder { id: self.batch, run: self.run_id },
+            order: BatchIdentity { id: self.batch, run: self.run_id },
             cache: self.cache.dataset_cache.clone(),
             weights: Vec::new(),
             membership: self
                 .company
                 .zip(self.company_log.as_deref())
-                .map(|(role, log)| Membership { part: part(role), log: Log::at(log) }),
+                .map(|(role, log)| CoRunMembership { part: part(role), log: CoRunLog::at(log) }),
             keeping: &self.keeping,
         };
         let batch = job.measure(room)?;
         if !room.console.quiet {
-            let kept = !self.keeping.no_store && !batch.is_unkept;
+            let flag = !self.keeping.no_store && !batch.is_unkept;
             let text = match batch.runs.as_slice() {
-                [run] if checked.repeats == 1 => summary::single(run, kept, room.console.paint_err),
-                runs => summary::batch(runs, &batch.warmups, checked.repeats, kept, room.console.paint_err)?,
+                [run] if checked.repeats == 1 => summary::single_summary(run, flag, room.console.paint_err),
+                runs => summary::batch_summary(
+                    runs,
+                    &batch.warmups,
+                    checked.repeats,
+                    flag,
+                    room.console.paint_err,
+                )?,
             };
-            room.console.say(&text);
+            room.console.print_stderr(&text);
         }
-        Ok(Code::of(batch.failure.unwrap_or(0)))
+        Ok(CliExitCode::from_raw(batch.failure.unwrap_or(0)))
     }
 }
 
 /// Times that neither a flag nor the file says come from the settings.
-fn settle_times(room: &Room, file: &mut RunFile, origins: &mut Origins) -> anyhow::Result<()> {
+fn apply_time_settings(
+    room: &CommandContext,
+    file: &mut RunFile,
+    origins: &mut FieldOrigins,
+) -> anyhow::Result<()> {
     for (field, time) in [
         ("timeout", &mut file.timeout),
         ("grace", &mut file.grace),
@@ -210,52 +223,54 @@ fn settle_times(room: &Room, file: &mut RunFile, origins: &mut Origins) -> anyho
 
 /// A checked run, and what else its measuring takes.
 struct MeasureJob<'a> {
-    checked: &'a Checked,
-    order: BatchOrder,
+    checked: &'a CheckedRun,
+    order: BatchIdentity,
     /// Where fetched datasets are kept, if not where they usually are.
     cache: Option<PathBuf>,
     /// Files beside the dataset that are as cold or warm as it.
     weights: Vec<PathBuf>,
-    membership: Option<Membership>,
-    keeping: &'a flags::Keeping,
+    membership: Option<CoRunMembership>,
+    keeping: &'a flags::RecordKeepingArgs,
 }
 
 impl MeasureJob<'_> {
     /// Measures, keeps and saves, and says nothing of it.
-    fn measure(self, room: &Room) -> anyhow::Result<BatchResult> {
+    fn measure(self, room: &CommandContext) -> anyhow::Result<BatchResult> {
         let repeats = self.checked.repeats;
         let save = self.keeping.save_json.as_deref();
-        let save = save.map(|path| Destination::open("--save-json", path)).transpose()?;
-        let roots = Roots::default();
-        let device = identity::this(&roots, data_folder().as_deref())?;
+        let save = save.map(|path| OutputFile::open("--save-json", path)).transpose()?;
+        let roots = KernelRoots::default();
+        let device = identity::identify_device(&roots, data_folder().as_deref())?;
         // The session takes over signals first: threads that a store starts must not be ended by them.
-        let options = Options { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
-        let mut session = Session::open(options)?;
-        let mut recorder: Box<dyn Recorder> = match self.keeping.no_store {
+        let options =
+            MeasureOptions { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
+        let mut session = MeasureSession::open(options)?;
+        let mut recorder: Box<dyn RunRecorder> = match self.keeping.no_store {
             true => Box::new(NoRecorder),
             false => {
                 let store = room.writable_store()?;
-                leftovers::sweep(&roots, &store, &device)?;
+                leftovers::sweep_leftovers(&roots, &store, &device)?;
                 Box::new(StoreRecorder::new(store, &device))
             }
         };
-        let batch = self.measure_in(room, &mut session, recorder.as_mut())?;
+        let batch = self.measure_with_session(room, &mut session, recorder.as_mut())?;
         if let Some(save) = save {
-            save::write(save, &batch.runs, repeats > 1)
+            save_json::write_json(save, &batch.runs, repeats > 1)
                 .context("the command ran, but its record was not saved")?;
         }
         Ok(batch)
     }
 
-    fn measure_in(
+    fn measure_with_session(
         self,
-        room: &Room,
-        session: &mut Session,
-        recorder: &mut dyn Recorder,
+        room: &CommandContext,
+        session: &mut MeasureSession,
+        recorder: &mut dyn RunRecorder,
     ) -> anyhow::Result<BatchResult> {
-        let (runtime, launch) = (runtime_folder(), launch(room, self.keeping)?);
-        let fetching = fetching::Fetching::new(&room.console);
-        let mut progress = progress::Progress::new(&room.console, self.checked.warmup + self.checked.repeats);
+        let (runtime, launch) = (runtime_folder(), launch_spec(room, self.keeping)?);
+        let fetching = fetch_progress::FetchProgress::new(&room.console);
+        let mut progress =
+            progress::RepetitionProgress::new(&room.console, self.checked.warmup + self.checked.repeats);
         let options = SetupOptions {
             cache: self.cache.or_else(dataset_folder),
             weights: self.weights,
@@ -271,57 +286,66 @@ impl MeasureJob<'_> {
             membership: self.membership,
         };
         let mut on_event = |event: BatchEvent<'_>| match event {
-            BatchEvent::Prepared => fetching.end(),
-            BatchEvent::Finished(run, took) => progress.finished(run, took),
+            BatchEvent::Prepared => fetching.finish(),
+            BatchEvent::Finished(run, took) => progress.report_finished(run, took),
             BatchEvent::Unkept(error) => {
-                complain(&format!("the command ran, but its run was not kept: {}", one_line(&error.into())));
+                print_error(&format!(
+                    "the command ran, but its run was not kept: {}",
+                    error_line(&error.into())
+                ));
             }
             BatchEvent::Failed { repetition, repetitions, error } => {
-                let error = one_line(&error.into());
-                complain(&format!("repetition {repetition} of {repetitions}: {error}"));
+                let error = error_line(&error.into());
+                print_error(&format!("repetition {repetition} of {repetitions}: {error}"));
             }
             // The summary says it too.
             BatchEvent::Unstarted(detail) if room.console.quiet => {
-                complain(&format!("it was not started: {detail}"));
+                print_error(&format!("it was not started: {detail}"));
             }
             BatchEvent::Unstarted(_) => {}
         };
-        measure_batch(self.checked, options, &self.order, session, recorder, &mut on_event).map_err(flagged)
+        measure_batch(self.checked, options, &self.order, session, recorder, &mut on_event)
+            .map_err(name_flag_in_error)
     }
 }
 
 /// How this program starts itself for co-runners.
-fn launch(room: &Room, keeping: &flags::Keeping) -> anyhow::Result<Launch> {
+fn launch_spec(
+    room: &CommandContext,
+    keeping: &flags::RecordKeepingArgs,
+) -> anyhow::Result<MeasuringProgram> {
     match keeping.no_store {
         true => {
             let program = std::env::current_exe().context("cannot tell which program this is")?;
-            Ok(Launch { program, flags: Vec::new(), hidden: Vec::new() })
+            Ok(MeasuringProgram { program, flags: Vec::new(), hidden: Vec::new() })
         }
-        false => super::session::work::launch(room, &room.settings.store()?),
+        false => super::session::work::launch_spec(room, &room.settings.store()?),
     }
 }
 
 /// Says what is wrong in what was typed, a line each; any other error is given back.
-pub fn complain_of_faults(error: anyhow::Error) -> anyhow::Result<Code> {
-    let faults = error.downcast::<Faults>()?;
-    faults.iter().for_each(|fault| complain(&fault.to_string()));
-    Ok(Code::USAGE)
+pub fn report_faults(error: anyhow::Error) -> anyhow::Result<CliExitCode> {
+    let faults = error.downcast::<RunFileFaults>()?;
+    faults.iter().for_each(|fault| print_error(&fault.to_string()));
+    Ok(CliExitCode::USAGE)
 }
 
 /// A specification that makes no sense came from what was typed.
-fn flagged(error: Error) -> anyhow::Error {
+fn name_flag_in_error(error: Error) -> anyhow::Error {
     match error {
-        Error::Spec { field: "command", got, want } => usage(format!("the command is {got}; want {want}")),
-        Error::Spec { field, got, want } => usage(format!("--{field} is {got}; want {want}")),
+        Error::Spec { field: "command", got, want } => {
+            usage_error(format!("the command is {got}; want {want}"))
+        }
+        Error::Spec { field, got, want } => usage_error(format!("--{field} is {got}; want {want}")),
         other => other.into(),
     }
 }
 
 /// The exit code of our own failure: usage stays usage, the rest must not look like the command's own.
-fn failure(error: &anyhow::Error) -> Code {
+fn failure_code(error: &anyhow::Error) -> CliExitCode {
     match error.downcast_ref::<Error>() {
-        Some(measuring) => Code::of(measuring.exit_code()),
-        None if error.is::<Usage>() => code_of(error),
-        None => Code::OWN_FAILURE,
+        Some(measuring) => CliExitCode::from_raw(measuring.exit_code()),
+        None if error.is::<UsageError>() => exit_code_of(error),
+        None => CliExitCode::OWN_FAILURE,
     }
 }

@@ -6,11 +6,11 @@ mod trend;
 
 use clap::{Args, Subcommand};
 use metier_store::RunFilter;
-use metier_types::{BatchId, Cause, RunList, RunRow, RunState, Schema, Timestamp};
+use metier_types::{BatchId, ExitCause, RecordSchema, RunList, RunRow, RunState, UtcTimestamp};
 
-use super::Room;
-use crate::exit::{Code, usage};
-use crate::output::{Format, parse_word};
+use super::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{DataFormat, word_parser};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -24,16 +24,16 @@ const EXAMPLES: &str = "Examples:
   metier runs rm 3a5c7e9d                    forget one";
 
 /// Runs that are listed unless another number is asked for.
-const LIMIT: u32 = 20;
+const DEFAULT_LIMIT: u32 = 20;
 /// Most runs on a page of the store.
-const PAGE: u32 = 1000;
+const MAX_PAGE_RUNS: u32 = 1000;
 
 /// List what was measured
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub struct Runs {
+pub struct RunsArgs {
     #[command(subcommand)]
-    then: Option<Then>,
+    then: Option<RunsCommand>,
     /// A part of the workload's name or the command, in any case
     #[arg(value_name = "TEXT")]
     text: Option<String>,
@@ -44,11 +44,11 @@ pub struct Runs {
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// Only in this state
-    #[arg(long, value_parser = parse_word(&RunState::ALL, RunState::word))]
+    #[arg(long, value_parser = word_parser(&RunState::ALL, RunState::word))]
     state: Option<RunState>,
     /// Only those that ended so
-    #[arg(long, value_parser = parse_word(&Cause::ALL, Cause::word))]
-    cause: Option<Cause>,
+    #[arg(long, value_parser = word_parser(&ExitCause::ALL, ExitCause::word))]
+    cause: Option<ExitCause>,
     /// Only with this tag
     #[arg(long)]
     tag: Option<String>,
@@ -71,55 +71,56 @@ pub struct Runs {
     #[arg(long)]
     warmup: bool,
     #[command(flatten)]
-    history: trend::TrendFlags,
+    history: trend::TrendArgs,
 }
 
 #[derive(Debug, Subcommand)]
-enum Then {
+enum RunsCommand {
     /// Forget runs, their series and files
     #[command(before_help = remove::EXAMPLES)]
-    Rm(remove::Remove),
+    Rm(remove::RemoveRunsArgs),
 }
 
-impl Runs {
+impl RunsArgs {
     /// Prints the list, or forgets runs.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        if let Some(Then::Rm(remove)) = &self.then {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        if let Some(RunsCommand::Rm(remove)) = &self.then {
             return remove.run(room);
         }
-        let filter = self.filter(Timestamp::now())?;
+        let filter = self.build_filter(UtcTimestamp::now())?;
         if self.history.trend {
             return self.history.run(room, filter, self.limit);
         }
         let store = match room.store() {
             // Nothing measured yet is an empty list, not a failure; a store that was named is expected to be there.
-            Err(error) if is_absent(&error) && is_default(room) => {
+            Err(error) if is_store_absent(&error) && is_default_store(room) => {
                 room.console.note("nothing was measured yet; `metier run -- COMMAND` measures a command");
-                return self.print(room, Vec::new(), None, 0);
+                return self.print_list(room, Vec::new(), None, 0);
             }
             other => other?,
         };
-        let wanted = if self.all { u32::MAX } else { self.limit.unwrap_or(LIMIT) };
+        let number = if self.all { u32::MAX } else { self.limit.unwrap_or(DEFAULT_LIMIT) };
         let (mut rows, mut after, mut total) = (Vec::new(), None, 0);
         loop {
-            let left = wanted - rows.len() as u32;
-            let page = store.runs(&RunFilter { limit: left.min(PAGE), after, ..filter.clone() })?;
+            let left = number - rows.len() as u32;
+            let page = store.runs(&RunFilter { limit: left.min(MAX_PAGE_RUNS), after, ..filter.clone() })?;
             if rows.is_empty() {
                 total = page.total;
             }
             rows.extend(page.runs);
             after = page.next;
-            if after.is_none() || rows.len() as u64 >= u64::from(wanted) {
+            if after.is_none() || rows.len() as u64 >= u64::from(number) {
                 break;
             }
         }
-        self.print(room, rows, after, total)
+        self.print_list(room, rows, after, total)
     }
 
-    fn filter(&self, now: Timestamp) -> anyhow::Result<RunFilter> {
+    fn build_filter(&self, now: UtcTimestamp) -> anyhow::Result<RunFilter> {
         let moment = |flag: &str, text: &Option<String>| {
-            let wrong = |text: &String| usage(format!("{flag} is {text:?}; want {}", time::MOMENT));
-            text.as_ref().map(|text| time::moment(text, now).ok_or_else(|| wrong(text))).transpose()
+            let wrong =
+                |text: &String| usage_error(format!("{flag} is {text:?}; want {}", time::MOMENT_SYNTAX));
+            text.as_ref().map(|text| time::parse_moment(text, now).ok_or_else(|| wrong(text))).transpose()
         };
         Ok(RunFilter {
             workload: self.workload.clone(),
@@ -137,32 +138,41 @@ impl Runs {
         })
     }
 
-    fn print(
+    fn print_list(
         &self,
-        room: &Room,
+        room: &CommandContext,
         runs: Vec<RunRow>,
         next: Option<String>,
         total: u64,
-    ) -> anyhow::Result<Code> {
-        let list = RunList { schema: Schema::new(), runs, next, total };
+    ) -> anyhow::Result<CliExitCode> {
+        let list = RunList { schema: RecordSchema::new(), runs, next, total };
         let rows = &list.runs;
         let console = &room.console;
-        console.show(&list, rows::COLUMNS.split(','), rows.iter().map(rows::cells), |paint| {
-            if rows.is_empty() { String::new() } else { rows::table(rows, Timestamp::now()).render(paint) }
-        })?;
-        if console.format == Format::Table {
+        console.print_record(
+            &list,
+            rows::CSV_COLUMNS.split(','),
+            rows.iter().map(rows::run_cells),
+            |paint| {
+                if rows.is_empty() {
+                    String::new()
+                } else {
+                    rows::runs_table(rows, UtcTimestamp::now()).render(paint)
+                }
+            },
+        )?;
+        if console.format == DataFormat::Table {
             if total > rows.len() as u64 {
                 let note = format!("{} of {total} runs; --all shows the others", rows.len());
                 console.note(console.paint_err.dim(&note));
-            } else if rows.is_empty() && is_narrowed(self) {
+            } else if rows.is_empty() && has_filters(self) {
                 console.note("no run fits; fewer filters find more");
             }
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
-fn is_narrowed(runs: &Runs) -> bool {
+fn has_filters(runs: &RunsArgs) -> bool {
     let texts = [&runs.text, &runs.workload, &runs.device, &runs.tag, &runs.since, &runs.until];
     texts.iter().any(|text| text.is_some())
         || runs.state.is_some()
@@ -170,10 +180,10 @@ fn is_narrowed(runs: &Runs) -> bool {
         || runs.batch.is_some()
 }
 
-fn is_absent(error: &anyhow::Error) -> bool {
+fn is_store_absent(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(metier_store::Error::Absent { .. }))
 }
 
-fn is_default(room: &Room) -> bool {
-    room.settings.get("store").is_some_and(|store| store.origin == crate::config::Origin::Default)
+fn is_default_store(room: &CommandContext) -> bool {
+    room.settings.get("store").is_some_and(|store| store.origin == crate::config::SettingOrigin::Default)
 }

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use metier_power::catalog::PipelineCatalog;
-use metier_power::estimate::Estimator;
+use metier_power::estimate::PowerEstimator;
+use metier_power::kepler_settings::KeplerSettings;
 use metier_power::node::{self, MachineSpec};
-use metier_power::pipeline::{ModelServer, Place};
-use metier_power::settings::Settings;
-use metier_server::Secret;
-use metier_server::kepler::{self, Asking, Doors};
+use metier_power::pipeline::{ModelServerClient, PipelineLocation};
+use metier_server::AccessToken;
+use metier_server::kepler::{self, FetchConfig, KeplerServices};
 
-use super::Room;
-use crate::exit::{Code, usage};
-use trainer::TrainerRole;
-pub use trainer::{Pace, label};
+use super::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use trainer::ServeTrainerArgs;
+pub use trainer::{OnlinePaceArgs, parse_label};
 
 const EXAMPLES: &str = "Examples:
   metier serve estimator                                 /tmp/estimator.sock, for Kepler's exporter
@@ -31,34 +31,34 @@ const EXAMPLES: &str = "Examples:
 /// Serve one role alone: Kepler's estimator, model server or trainer
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Serve {
+pub struct ServeArgs {
     #[command(subcommand)]
-    role: Role,
+    role: ServeCommand,
 }
 
 /// The roles.
 #[derive(Debug, Subcommand)]
-enum Role {
+enum ServeCommand {
     /// Answer Kepler's exporter on a unix socket
     #[command(before_help = "Examples:
   metier serve estimator
   metier serve estimator --socket /tmp/estimator.sock --models /var/lib/kepler/models")]
-    Estimator(EstimatorRole),
+    Estimator(ServeEstimatorArgs),
     /// Give predictors of power to whoever asks
     #[command(before_help = "Examples:
   metier serve models --models specpower-0.7.11.zip --models ec2-0.7.11.zip
   METIER_TOKEN=… metier serve models --uploads /var/lib/metier/predictors")]
-    Models(ModelsRole),
+    Models(ServeModelsArgs),
     /// Learn predictors of power: from what is sent, and from Prometheus while others work
     #[command(before_help = "Examples:
   metier serve trainer                                   POST http://127.0.0.1:8102/train
   metier serve trainer --prometheus http://127.0.0.1:9090 --pipelines /var/lib/metier/power --socket /tmp/estimator.sock")]
-    Trainer(TrainerRole),
+    Trainer(ServeTrainerArgs),
 }
 
 /// Which predictors, and for which machine.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Predictors {
+pub struct PowerPredictorArgs {
     /// Pipeline of kepler-model-db: a folder or zip, a folder of such, or the address of a zip; the last that knows a source answers for it
     #[arg(long, value_name = "PATH|URL")]
     models: Vec<String>,
@@ -87,9 +87,9 @@ pub struct Predictors {
 
 /// The estimator.
 #[derive(Debug, Args)]
-struct EstimatorRole {
+struct ServeEstimatorArgs {
     /// Where to listen
-    #[arg(long, value_name = "PATH", default_value = kepler::SOCKET)]
+    #[arg(long, value_name = "PATH", default_value = kepler::DEFAULT_SOCKET_PATH)]
     socket: PathBuf,
     /// Model server that is asked for predictors [MODEL_SERVER_URL, where MODEL_SERVER_ENABLE is true]
     #[arg(long, value_name = "URL")]
@@ -101,12 +101,12 @@ struct EstimatorRole {
     #[arg(long, value_name = "DOOR", value_parser = ["metrics"])]
     open: Vec<String>,
     #[command(flatten)]
-    predictors: Predictors,
+    predictors: PowerPredictorArgs,
 }
 
 /// The model server.
 #[derive(Debug, Args)]
-struct ModelsRole {
+struct ServeModelsArgs {
     /// Where to listen [default: 127.0.0.1 and MODEL_SERVER_PORT, else 8100]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
@@ -123,38 +123,38 @@ struct ModelsRole {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(flatten)]
-    predictors: Predictors,
+    predictors: PowerPredictorArgs,
 }
 
-impl Serve {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl ServeArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let predictors = match &self.role {
-            Role::Estimator(role) => &role.predictors,
-            Role::Models(role) => &role.predictors,
-            Role::Trainer(role) => role.predictors(),
+            ServeCommand::Estimator(role) => &role.predictors,
+            ServeCommand::Models(role) => &role.predictors,
+            ServeCommand::Trainer(role) => role.predictors(),
         };
-        let level = predictors.log_level.as_deref().unwrap_or(crate::log::SERVER);
-        crate::log::start(&room.console, room.verbose, level)?;
+        let level = predictors.log_level.as_deref().unwrap_or(crate::log::SERVER_LEVEL);
+        crate::log::start_logging(&room.console, room.verbose, level)?;
         match &self.role {
-            Role::Estimator(role) => role.run(room),
-            Role::Models(role) => role.run(room),
-            Role::Trainer(role) => role.run(room),
+            ServeCommand::Estimator(role) => role.run(room),
+            ServeCommand::Models(role) => role.run(room),
+            ServeCommand::Trainer(role) => role.run(room),
         }
     }
 }
 
 /// Largest file that describes a machine.
-const SPEC_BYTES: u64 = 64 << 10;
+const MAX_SPEC_BYTES: u64 = 64 << 10;
 
-impl Predictors {
+impl PowerPredictorArgs {
     /// Those at these places, for this machine.
-    pub fn of(models: Vec<String>) -> Self {
+    pub fn from_models(models: Vec<String>) -> Self {
         Self { models, ..Self::default() }
     }
 
     /// Kepler's own settings. What is said here goes before them.
-    pub fn settings(&self) -> Settings {
-        let settings = Settings::open(self.config_dir.as_deref(), |key| std::env::var(key).ok());
+    pub fn kepler_settings(&self) -> KeplerSettings {
+        let settings = KeplerSettings::open(self.config_dir.as_deref(), |key| std::env::var(key).ok());
         if let Some(job) = settings.vm_job() {
             metier_power::extract::set_vm_job(&job);
         }
@@ -162,14 +162,14 @@ impl Predictors {
     }
 
     /// With the pipelines that Kepler's settings name, where none is named here.
-    pub fn or_of(&self, settings: &Settings) -> Self {
+    pub fn or_settings(&self, settings: &KeplerSettings) -> Self {
         let models = if self.models.is_empty() { settings.pipelines() } else { self.models.clone() };
         let error_key = self.error_key.clone().or_else(|| settings.error_key());
         Self { models, error_key, downloads_of_settings: settings.downloads(), ..self.clone() }
     }
 
     /// With the pipelines of the store; those that are named go before them.
-    pub fn and_stored(self, stored: Option<PathBuf>) -> Self {
+    pub fn with_stored(self, stored: Option<PathBuf>) -> Self {
         Self { stored, ..self }
     }
 
@@ -184,35 +184,38 @@ impl Predictors {
     }
 
     /// Where what is fetched is kept.
-    fn downloads(&self) -> anyhow::Result<PathBuf> {
+    fn download_folder(&self) -> anyhow::Result<PathBuf> {
         let folder = self.downloads.clone().or_else(|| {
             let places =
                 self.downloads_of_settings.clone().into_iter().chain(crate::config::pipeline_folder());
             crate::config::writable_folder(places, "pipelines")
         });
         let why = "there is no folder to keep predictors in that are fetched; name a --downloads FOLDER";
-        folder.ok_or_else(|| usage(why))
+        folder.ok_or_else(|| usage_error(why))
     }
 
     /// Opens them; what cannot be read is said. A folder of what is learned or asked for while they are used comes last, and so is asked first.
-    pub fn shelf(
+    pub fn open_catalog(
         &self,
-        room: &Room,
+        room: &CommandContext,
         uploads: Option<PathBuf>,
         online: Option<&Path>,
     ) -> anyhow::Result<Arc<PipelineCatalog>> {
         // Predictors of the user's own metrics are found only where these are known.
-        super::power::third_party(&[])?;
+        super::power::set_third_party_metrics(&[])?;
         let is_address = |place: &String| place.contains("://") && !place.starts_with("file://");
-        let folder = if self.models.iter().any(is_address) { self.downloads()? } else { PathBuf::default() };
-        let stored = self.stored.iter().map(|folder| Ok(Place::Path(folder.clone())));
-        let named = self.models.iter().map(|place| Place::read(place, &folder));
-        let mut places =
-            stored.chain(named).collect::<Result<Vec<_>, _>>().map_err(|error| usage(error.to_string()))?;
+        let folder =
+            if self.models.iter().any(is_address) { self.download_folder()? } else { PathBuf::default() };
+        let stored = self.stored.iter().map(|folder| Ok(PipelineLocation::Path(folder.clone())));
+        let named = self.models.iter().map(|place| PipelineLocation::read(place, &folder));
+        let mut places = stored
+            .chain(named)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| usage_error(error.to_string()))?;
         if let Some(folder) = online {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-            places.push(Place::Path(folder.to_path_buf()));
+            places.push(PipelineLocation::Path(folder.to_path_buf()));
         }
         let (shelf, warnings) = PipelineCatalog::open(places, uploads)?;
         for warning in warnings {
@@ -222,20 +225,21 @@ impl Predictors {
     }
 
     /// Who answers with them.
-    pub fn estimator(&self, shelf: &PipelineCatalog) -> anyhow::Result<Arc<Estimator>> {
-        let estimator = Estimator::new((*shelf.registry()).clone(), self.machine()?)?;
+    pub fn build_estimator(&self, shelf: &PipelineCatalog) -> anyhow::Result<Arc<PowerEstimator>> {
+        let estimator = PowerEstimator::new((*shelf.registry()).clone(), self.load_machine_spec()?)?;
         Ok(Arc::new(estimator.with_error_key(&self.error_key())))
     }
 
     /// The machine that a file describes, else Kepler's file, else this one.
-    fn machine(&self) -> anyhow::Result<MachineSpec> {
+    fn load_machine_spec(&self) -> anyhow::Result<MachineSpec> {
         const KEPLERS: &str = "/etc/kepler/models/machine/spec.json";
         if let Some(path) = &self.machine_spec {
-            return spec(path).map_err(|why| usage(format!("--machine-spec is {}: {why}", path.display())));
+            return read_machine_spec(path)
+                .map_err(|why| usage_error(format!("--machine-spec is {}: {why}", path.display())));
         }
         let keplers = Path::new(KEPLERS);
         if keplers.exists()
-            && let Ok(machine) = spec(keplers)
+            && let Ok(machine) = read_machine_spec(keplers)
         {
             return Ok(machine);
         }
@@ -243,47 +247,51 @@ impl Predictors {
     }
 }
 
-fn spec(path: &Path) -> Result<MachineSpec, String> {
+fn read_machine_spec(path: &Path) -> Result<MachineSpec, String> {
     use std::io::Read as _;
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(SPEC_BYTES).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    file.take(MAX_SPEC_BYTES).read_to_string(&mut text).map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| format!("{error}; want {{\"processor\": …, \"cores\": …}}"))
 }
 
-impl EstimatorRole {
-    fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl ServeEstimatorArgs {
+    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         crate::allocator::tune_for_server();
-        let settings = self.predictors.settings();
-        let predictors = self.predictors.or_of(&settings);
-        let asking = self.asking(&predictors, &settings)?;
+        let settings = self.predictors.kepler_settings();
+        let predictors = self.predictors.or_settings(&settings);
+        let asking = self.fetch_config(&predictors, &settings)?;
         let folder = asking.as_ref().and_then(|asking| asking.folder.parent());
-        let shelf = predictors.shelf(room, None, folder)?;
-        let estimator = Some(predictors.estimator(&shelf)?);
-        let doors = Doors {
+        let shelf = predictors.open_catalog(room, None, folder)?;
+        let estimator = Some(predictors.build_estimator(&shelf)?);
+        let doors = KeplerServices {
             socket: Some(self.socket.clone()),
             metrics: self.listen,
             is_open: !self.open.is_empty(),
             estimator,
             asking,
-            ..Doors::new(shelf)
+            ..KeplerServices::new(shelf)
         };
-        run(room, doors)
+        run_services(room, doors)
     }
 
     /// Where predictors are looked for that are not here; `None` where nobody named a place.
-    fn asking(&self, predictors: &Predictors, settings: &Settings) -> anyhow::Result<Option<Asking>> {
+    fn fetch_config(
+        &self,
+        predictors: &PowerPredictorArgs,
+        settings: &KeplerSettings,
+    ) -> anyhow::Result<Option<FetchConfig>> {
         let server = match &self.model_server {
-            Some(address) => Some(ModelServer::new(&model_route(address))),
-            None => settings.model_server().map(|address| ModelServer::new(&address)),
+            Some(address) => Some(ModelServerClient::new(&model_route(address))),
+            None => settings.model_server().map(|address| ModelServerClient::new(&address)),
         };
-        let server = server.transpose().map_err(|error| usage(error.to_string()))?;
+        let server = server.transpose().map_err(|error| usage_error(error.to_string()))?;
         let initial = settings.initial();
         if server.is_none() && initial.is_empty() {
             return Ok(None);
         }
-        let folder = predictors.downloads()?.join("asked").join("model-server");
-        Ok(Some(Asking { server, initial, folder }))
+        let folder = predictors.download_folder()?.join("asked").join("model-server");
+        Ok(Some(FetchConfig { server, initial, folder }))
     }
 }
 
@@ -297,45 +305,45 @@ fn model_route(address: &str) -> String {
     }
 }
 
-impl ModelsRole {
-    fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl ServeModelsArgs {
+    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         crate::allocator::tune_for_server();
-        let token = token(room, self.token_file.as_deref())?;
-        let settings = self.predictors.settings();
-        let predictors = self.predictors.or_of(&settings);
-        let port = settings.port().map_err(|error| usage(error.to_string()))?;
+        let token = load_token(room, self.token_file.as_deref())?;
+        let settings = self.predictors.kepler_settings();
+        let predictors = self.predictors.or_settings(&settings);
+        let port = settings.port().map_err(|error| usage_error(error.to_string()))?;
         let local = || SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(kepler::MODELS_PORT)));
-        let shelf = predictors.shelf(room, self.uploads.clone(), None)?;
-        let doors = Doors {
+        let shelf = predictors.open_catalog(room, self.uploads.clone(), None)?;
+        let doors = KeplerServices {
             socket: self.socket.clone(),
             models: Some(self.listen.unwrap_or_else(local)),
             is_open: !self.open.is_empty(),
             token,
-            estimator: self.socket.as_ref().map(|_| predictors.estimator(&shelf)).transpose()?,
+            estimator: self.socket.as_ref().map(|_| predictors.build_estimator(&shelf)).transpose()?,
             error_key: predictors.error_key(),
-            ..Doors::new(shelf)
+            ..KeplerServices::new(shelf)
         };
-        run(room, doors)
+        run_services(room, doors)
     }
 }
 
 /// The token, from the file or the environment.
-fn token(room: &Room, file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
+fn load_token(room: &CommandContext, file: Option<&Path>) -> anyhow::Result<Option<AccessToken>> {
     let token = match file {
         Some(path) => Some(super::up::read_token(path)?),
         None => room.settings.secret("up.token").map(str::to_string),
     };
-    token.map(|token| Secret::new(&token)).transpose().map_err(|error| usage(error.to_string()))
+    token.map(|token| AccessToken::new(&token)).transpose().map_err(|error| usage_error(error.to_string()))
 }
 
-fn run(room: &Room, doors: Doors) -> anyhow::Result<Code> {
-    doors.check().map_err(|error| usage(error.to_string()))?;
+fn run_services(room: &CommandContext, doors: KeplerServices) -> anyhow::Result<CliExitCode> {
+    doors.check().map_err(|error| usage_error(error.to_string()))?;
     let console = room.console;
     doors.run(|opened| {
-        let places = opened.in_words().unwrap_or_default();
+        let places = opened.describe().unwrap_or_default();
         console.note(format!("metier: ready at {places}; Ctrl-C ends it"));
     })?;
-    Ok(Code::OK)
+    Ok(CliExitCode::OK)
 }
 
 #[cfg(test)]

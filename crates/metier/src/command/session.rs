@@ -8,14 +8,14 @@ pub mod work;
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use metier_store::Cancelled;
-use metier_types::Session as Record;
+use metier_store::CancelOutcome;
+use metier_types::SessionRecord as Record;
 
-use super::Room;
-use crate::config::Typed;
-use crate::exit::Code;
-use crate::output::{self, Format};
-pub use work::worker;
+use super::CommandContext;
+use crate::config::FlagSettings;
+use crate::exit::CliExitCode;
+use crate::output::{self, DataFormat};
+pub use work::build_worker;
 
 const EXAMPLES: &str = "Examples:
   metier session add train.yaml                 put a run file in the queue
@@ -31,101 +31,103 @@ ID is the number of a session, its id or 4 or more digits of that, or `last`.";
 /// Queue runs, to be measured one at a time
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = AFTER)]
-pub struct Session {
+pub struct SessionArgs {
     #[command(subcommand)]
-    then: Then,
+    then: SessionCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Then {
+enum SessionCommand {
     /// Put a run file or a command in the queue
-    Add(Box<add::Add>),
+    Add(Box<add::SessionAddArgs>),
     /// List sessions
-    List(list::List),
+    List(list::SessionListArgs),
     /// Show everything about a session
-    Show(Which),
+    Show(SessionIdArgs),
     /// Print what a session printed
-    Log(wait::LogOf),
+    Log(wait::SessionLogArgs),
     /// Wait until a session is over; end with its exit code
-    Wait(wait::Wait),
+    Wait(wait::SessionWaitArgs),
     /// Cancel a session that waits or runs
-    Cancel(Which),
+    Cancel(SessionIdArgs),
     /// Measure what waits, until INT or TERM
-    Work(work::Work),
+    Work(work::SessionWorkArgs),
 }
 
 /// One session.
 #[derive(Debug, Args)]
-struct Which {
+struct SessionIdArgs {
     /// Number, id, 4 or more digits of that, or `last`
     #[arg(value_name = "ID")]
     id: String,
 }
 
-impl Session {
+impl SessionArgs {
     /// What of it is a setting.
-    pub fn typed(&self) -> Typed {
+    pub fn setting_values(&self) -> FlagSettings {
         match &self.then {
-            Then::Add(add) => add.run.typed(),
-            _ => Typed::new(),
+            SessionCommand::Add(add) => add.run.setting_values(),
+            _ => FlagSettings::new(),
         }
     }
 
     /// What was typed with the run file behind its flag, as `metier run` has it.
-    pub fn with_file(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
+    pub fn with_file_flag(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
         match &self.then {
-            Then::Add(add) => add.run.with_file(typed),
+            SessionCommand::Add(add) => add.run.with_file_flag(typed),
             _ => None,
         }
     }
 
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.then {
-            Then::Add(add) => add.run(room),
-            Then::List(list) => list.run(room),
-            Then::Show(which) => {
+            SessionCommand::Add(add) => add.run(room),
+            SessionCommand::List(list) => list.run(room),
+            SessionCommand::Show(which) => {
                 let session = room.store()?.find_session(&which.id)?;
-                print(room, &session)
+                print_session(room, &session)
             }
-            Then::Log(log) => log.run(room),
-            Then::Wait(wait) => wait.run(room),
-            Then::Cancel(which) => cancel(room, which),
-            Then::Work(work) => work.run(room),
+            SessionCommand::Log(log) => log.run(room),
+            SessionCommand::Wait(wait) => wait.run(room),
+            SessionCommand::Cancel(which) => cancel_session(room, which),
+            SessionCommand::Work(work) => work.run(room),
         }
     }
 }
 
-fn print(room: &Room, session: &Record) -> anyhow::Result<Code> {
+fn print_session(room: &CommandContext, session: &Record) -> anyhow::Result<CliExitCode> {
     match room.console.format {
-        Format::Json => room.console.data(|out| output::json(out, session))?,
-        Format::Yaml => room.console.data(|out| output::yaml(out, session))?,
-        Format::Csv => room.console.data(|out| output::csv(out, &list::COLUMNS, [list::cells(session)]))?,
-        Format::Table => room.console.print(&list::details(session, room.console.paint))?,
+        DataFormat::Json => room.console.write_data(|out| output::write_json(out, session))?,
+        DataFormat::Yaml => room.console.write_data(|out| output::write_yaml(out, session))?,
+        DataFormat::Csv => room
+            .console
+            .write_data(|out| output::write_csv(out, &list::CSV_COLUMNS, [list::session_cells(session)]))?,
+        DataFormat::Table => room.console.print(&list::session_details(session, room.console.paint))?,
     }
-    Ok(Code::OK)
+    Ok(CliExitCode::OK)
 }
 
-fn cancel(room: &Room, which: &Which) -> anyhow::Result<Code> {
+fn cancel_session(room: &CommandContext, which: &SessionIdArgs) -> anyhow::Result<CliExitCode> {
     let store = room.writable_store()?;
     let session = store.find_session(&which.id)?;
-    let by = match user() {
+    let by = match login_name() {
         Some(user) => format!("by {user}"),
         None => "on the command line".to_string(),
     };
     let number = session.number;
     match store.cancel_session(session.id, &by)? {
-        Cancelled::Removed => room.console.note(format!("session {number} is cancelled")),
-        Cancelled::Told => room
+        CancelOutcome::Removed => room.console.note(format!("session {number} is cancelled")),
+        CancelOutcome::WorkerNotified => room
             .console
             .note(format!("session {number} is told to end; `metier session wait {number}` waits for that")),
-        Cancelled::Over => {
+        CancelOutcome::AlreadyOver => {
             let state = session.state.word();
             return Err(anyhow::anyhow!("session {number} is {state} already; nothing was changed"));
         }
     }
-    Ok(Code::OK)
+    Ok(CliExitCode::OK)
 }
 
-fn user() -> Option<String> {
+fn login_name() -> Option<String> {
     ["LOGNAME", "USER"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))
 }

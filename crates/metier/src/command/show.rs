@@ -6,13 +6,13 @@ mod timeline;
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_store::Store;
+use metier_store::RecordStore;
 use metier_types::{ProcessTree, Run, Series};
 use serde_json::json;
 
-use super::{Room, find_run, read_run_file};
-use crate::exit::Code;
-use crate::output::{Format, figures, word_of};
+use super::{CommandContext, find_run, read_run_file};
+use crate::exit::CliExitCode;
+use crate::output::{DataFormat, figures, serialised_word};
 
 const EXAMPLES: &str = "Examples:
   metier show last                      the latest run
@@ -28,7 +28,7 @@ const EXAMPLES: &str = "Examples:
 /// Show everything about a run
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Show {
+pub struct ShowArgs {
     /// A run: id, first or last digits of one, last, last~N, or a workload's name
     #[arg(value_name = "RUN")]
     id: String,
@@ -49,65 +49,71 @@ pub struct Show {
     save: Option<std::path::PathBuf>,
 }
 
-impl Show {
+impl ShowArgs {
     /// Prints the run, or the asked part of it.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let store = room.store()?;
         let run = find_run(&store, &self.id)?;
         if let Some(name) = &self.series {
-            self.series(room, &store, &run, name)?;
+            self.print_series(room, &store, &run, name)?;
         } else if self.processes {
-            self.processes(room, &store, &run)?;
+            self.print_processes(room, &store, &run)?;
         } else if let Some(name) = &self.artefact {
-            artefact::write(room, &store, &run, name, self.save.as_deref())?;
+            artefact::write_artefact(room, &store, &run, name, self.save.as_deref())?;
         } else if self.missing {
-            self.missing(room, &run)?;
+            self.print_missing(room, &run)?;
         } else {
-            self.whole(room, &store, &run)?;
+            self.print_run(room, &store, &run)?;
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 
-    fn whole(&self, room: &Room, store: &Store, run: &Run) -> anyhow::Result<()> {
+    fn print_run(&self, room: &CommandContext, store: &RecordStore, run: &Run) -> anyhow::Result<()> {
         let console = &room.console;
-        if console.format == Format::Table {
+        if console.format == DataFormat::Table {
             let lines = store.series(run.id, Some("use"))?;
-            let tree = tree(store, run)?;
-            return console.print(&sections::whole(run, lines.first(), tree.as_ref(), console.paint));
+            let tree = load_process_tree(store, run)?;
+            return console.print(&sections::run_text(run, lines.first(), tree.as_ref(), console.paint));
         }
-        let rows = figures::leaves(run)?.into_iter().map(|(field, value)| {
-            let quality = run.quality.get(&field).map(word_of).unwrap_or_default();
+        let rows = figures::record_leaves(run)?.into_iter().map(|(field, value)| {
+            let quality = run.quality.get(&field).map(serialised_word).unwrap_or_default();
             vec![field, value, quality]
         });
-        console.show(run, ["field", "value", "quality"], rows, |_| String::new())
+        console.print_record(run, ["field", "value", "quality"], rows, |_| String::new())
     }
 
-    fn missing(&self, room: &Room, run: &Run) -> anyhow::Result<()> {
+    fn print_missing(&self, room: &CommandContext, run: &Run) -> anyhow::Result<()> {
         let record = json!({ "schema": "metier.missing/1", "run": run.id, "missing": run.missing });
         let rows = run.missing.iter().map(|(field, missing)| {
             vec![field.clone(), missing.reason.clone(), missing.fix.clone().unwrap_or_default()]
         });
-        room.console.show(&record, ["field", "reason", "fix"], rows, |paint| {
+        room.console.print_record(&record, ["field", "reason", "fix"], rows, |paint| {
             if run.missing.is_empty() {
                 "nothing is missing\n".to_string()
             } else {
-                sections::missing(run, paint)
+                sections::missing_text(run, paint)
             }
         })
     }
 
-    fn processes(&self, room: &Room, store: &Store, run: &Run) -> anyhow::Result<()> {
-        let Some(tree) = tree(store, run)? else {
+    fn print_processes(&self, room: &CommandContext, store: &RecordStore, run: &Run) -> anyhow::Result<()> {
+        let Some(tree) = load_process_tree(store, run)? else {
             let why = run.missing.iter().find(|(field, _)| field.starts_with("processes"));
             let why = why.map_or_else(|| "none was recorded".to_string(), |(_, why)| why.to_string());
             anyhow::bail!("run {} has no process tree: {why}", run.id.short());
         };
         let rows = tree.processes.iter().map(sections::process_cells);
-        let text = |paint| sections::tree(&tree, paint);
-        room.console.show(&tree, sections::PROCESS_COLUMNS.split(','), rows, text)
+        let text = |paint| sections::process_tree_text(&tree, paint);
+        room.console.print_record(&tree, sections::PROCESS_COLUMNS.split(','), rows, text)
     }
 
-    fn series(&self, room: &Room, store: &Store, run: &Run, name: &str) -> anyhow::Result<()> {
+    fn print_series(
+        &self,
+        room: &CommandContext,
+        store: &RecordStore,
+        run: &Run,
+        name: &str,
+    ) -> anyhow::Result<()> {
         let mut series = store.series(run.id, Some(name).filter(|name| !name.is_empty()))?;
         if series.is_empty() {
             let known: Vec<String> =
@@ -125,14 +131,14 @@ impl Show {
         }
         series.iter_mut().for_each(Series::mask_infinities);
         let record = json!({ "schema": "metier.series-list/1", "series": series });
-        let text = |paint| timeline::table(&series, paint);
-        room.console.show(&record, timeline::header(&series), timeline::rows(&series), text)
+        let text = |paint| timeline::series_table(&series, paint);
+        room.console.print_record(&record, timeline::csv_header(&series), timeline::csv_rows(&series), text)
     }
 }
 
 /// The process tree of a run, which is kept as a file of it.
-pub fn tree(store: &Store, run: &Run) -> anyhow::Result<Option<ProcessTree>> {
-    let content = read_run_file(store, run, ProcessTree::ARTEFACT, "the process tree")?;
+pub fn load_process_tree(store: &RecordStore, run: &Run) -> anyhow::Result<Option<ProcessTree>> {
+    let content = read_run_file(store, run, ProcessTree::ARTEFACT_NAME, "the process tree")?;
     let cannot = || format!("the process tree of run {} cannot be read", run.id.short());
     content.map(|content| serde_json::from_slice(&content).with_context(cannot)).transpose()
 }

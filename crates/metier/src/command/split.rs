@@ -1,8 +1,8 @@
 //! `metier split`: cuts an ONNX graph into parts that run one after the other, each with only its own weights; and says which part
 //! should run on which device.
 
-mod beside;
-mod devices;
+mod external_weights;
+mod split_devices;
 mod table;
 
 use std::io::Write as _;
@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_onnx::Limits;
-use metier_onnx::split::{Chain, Part};
+use metier_onnx::OnnxLimits;
+use metier_onnx::split::{GraphPart, OperatorChain};
 use metier_predict::splitting::{SplitPart, SplitReport, even_cuts, least_work, multiply_adds};
 use metier_types::{Bytes, Seconds};
 use serde_json::json;
 
-use super::Room;
-use super::inspect::Binding;
-use crate::console::Console;
-use crate::exit::{Code, usage};
-use crate::output::{Cell, Destination, Table, plain};
-use devices::Devices;
+use super::CommandContext;
+use super::inspect::BindingArgs;
+use crate::console::OutputConsole;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{OutputFile, TableCell, TextTable, csv_cell};
+use split_devices::SplitDeviceArgs;
 
 const EXAMPLES: &str = "Examples:
   metier split net.onnx --parts 2 --out parts      two parts of about the same work: parts/net.1.onnx, parts/net.2.onnx
@@ -39,7 +39,7 @@ twice: the second is called NAME#2. Each device takes one part at most where the
 /// Cut an ONNX graph into parts, and find the best cut for devices
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = AFTER)]
-pub struct Split {
+pub struct SplitArgs {
     /// The graph's file
     graph: PathBuf,
     /// Cut right after the operator that makes this value; may be given again
@@ -58,50 +58,55 @@ pub struct Split {
     #[arg(long, value_name = "[DEVICE:DEVICE=]MBIT/S")]
     bandwidth: Vec<String>,
     #[command(flatten)]
-    devices: Devices,
+    devices: SplitDeviceArgs,
     #[command(flatten)]
-    binding: Binding,
+    binding: BindingArgs,
 }
 
-impl Split {
+impl SplitArgs {
     /// Cuts, and says what came of it.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let links = devices::links(&self.bandwidth)?;
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let links = split_devices::parse_links(&self.bandwidth)?;
         if !self.devices.is_given() {
-            self.devices.want_devices()?;
+            self.devices.reject_device_flags()?;
             if let Some(pair) = links.pairs.first() {
-                return Err(usage(format!(
+                return Err(usage_error(format!(
                     "--bandwidth {}:{} names devices; want --devices too",
                     pair.0, pair.1
                 )));
             }
         }
-        let bytes = self.binding.bytes(&self.graph)?;
-        let limits = Limits::default();
-        let model = self.binding.named(&self.graph, metier_onnx::read(&bytes, &limits))?;
+        let bytes = self.binding.read_graph(&self.graph)?;
+        let limits = OnnxLimits::default();
+        let model = self.binding.name_file_in_error(&self.graph, metier_onnx::read_onnx(&bytes, &limits))?;
         let bindings = self.binding.bindings()?;
-        let whole = self.binding.named(&self.graph, metier_onnx::analyse(&model, &bindings, &limits))?;
-        let chain = self.binding.named(&self.graph, Chain::new(&bytes, &model, &bindings, &limits))?;
-        let chain = chain.called(&self.stem());
+        let whole = self
+            .binding
+            .name_file_in_error(&self.graph, metier_onnx::analyse_graph(&model, &bindings, &limits))?;
+        let chain = self
+            .binding
+            .name_file_in_error(&self.graph, OperatorChain::new(&bytes, &model, &bindings, &limits))?;
+        let chain = chain.with_file_stem(&self.stem());
         anyhow::ensure!(
             !chain.is_empty(),
             "{}: no operator in it runs, so nothing can be cut",
             self.graph.display()
         );
         if self.list {
-            return self.places(room, &chain, links.all);
+            return self.print_places(room, &chain, links.all);
         }
-        let costs = chain.costs(&whole);
+        let costs = chain.cost_ranges(&whole);
         let work: Vec<Option<u64>> =
             costs.iter().map(|range| multiply_adds(&whole.operators[range.clone()])).collect();
         let least: Vec<f64> = costs.iter().map(|range| least_work(&whole.operators[range.clone()])).collect();
-        let cuts = self.cuts(&room.console, &chain, &least)?;
+        let cuts = self.choose_cuts(&room.console, &chain, &least)?;
         let mut report = SplitReport::new(&self.graph);
         if self.devices.is_given() {
-            let answer = match self.devices.ask(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
-                Ok(answer) => answer,
-                Err(code) => return Ok(code),
-            };
+            let answer =
+                match self.devices.plan_split(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
+                    Ok(answer) => answer,
+                    Err(code) => return Ok(code),
+                };
             answer.plan.notes.iter().for_each(|note| room.console.note(note));
             for (number, stage) in answer.plan.stages.iter().enumerate() {
                 report.parts.push(self.part(number, &stage.part, &work, None)?);
@@ -109,39 +114,46 @@ impl Split {
             report.add_plan(answer);
         } else {
             let cuts = cuts.ok_or_else(|| {
-                usage(
+                usage_error(
                     "nothing to cut at; want --parts N, --at VALUE or --devices A,B; --list shows the places",
                 )
             })?;
             let crossings = chain.crossings();
-            for (number, part) in self.binding.named(&self.graph, chain.parts(&cuts))?.iter().enumerate() {
+            for (number, part) in
+                self.binding.name_file_in_error(&self.graph, chain.write_parts(&cuts))?.iter().enumerate()
+            {
                 let crossing = crossings.iter().find(|crossing| crossing.place == part.range.end);
                 let sent = crossing.and_then(|crossing| crossing.bytes).map(Bytes);
                 let mut row = self.part(number, part, &work, sent)?;
-                row.send_seconds = send(links.all, sent);
+                row.send_seconds = send_time(links.all, sent);
                 report.parts.push(row);
             }
         }
-        room.console.show(&report, table::HEADER.split(','), table::rows(&report), |paint| {
-            table::text(&report, paint)
+        room.console.print_record(&report, table::HEADER.split(','), table::csv_rows(&report), |paint| {
+            table::report_text(&report, paint)
         })?;
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 
     fn part(
         &self,
         number: usize,
-        part: &Part,
+        part: &GraphPart,
         work: &[Option<u64>],
         sent: Option<Bytes>,
     ) -> anyhow::Result<SplitPart> {
-        let file = self.out.as_deref().map(|folder| self.write(folder, number + 1, part)).transpose()?;
-        let adds = work[part.range.clone()].iter().try_fold(0u64, |sum, one| sum.checked_add((*one)?));
+        let file = self.out.as_deref().map(|folder| self.write_part(folder, number + 1, part)).transpose()?;
+        let adds = work[part.range.clone()].iter().try_fold(0u64, |sum, number| sum.checked_add((*number)?));
         Ok(SplitPart::new(part, adds, sent, file))
     }
 
     /// Where to cut; `None` where that is left to us.
-    fn cuts(&self, console: &Console, chain: &Chain, least: &[f64]) -> anyhow::Result<Option<Vec<usize>>> {
+    fn choose_cuts(
+        &self,
+        console: &OutputConsole,
+        chain: &OperatorChain,
+        least: &[f64],
+    ) -> anyhow::Result<Option<Vec<usize>>> {
         if let Some(parts) = self.parts {
             let cuts = even_cuts(chain, least, parts as usize);
             if cuts.len() + 1 < parts as usize {
@@ -157,8 +169,8 @@ impl Split {
         }
         let mut cuts = Vec::new();
         for value in &self.at {
-            let place = chain.after(value).filter(|place| *place < chain.len()).ok_or_else(|| {
-                usage(format!("--at {value:?}: no operator inside the graph makes it; `metier split --list` shows the places"))
+            let place = chain.place_after(value).filter(|place| *place < chain.len()).ok_or_else(|| {
+                usage_error(format!("--at {value:?}: no operator inside the graph makes it; `metier split --list` shows the places"))
             })?;
             cuts.push(place);
         }
@@ -171,24 +183,29 @@ impl Split {
         self.graph.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    fn write(&self, folder: &Path, number: usize, part: &Part) -> anyhow::Result<PathBuf> {
+    fn write_part(&self, folder: &Path, number: usize, part: &GraphPart) -> anyhow::Result<PathBuf> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("--out {}: cannot make the folder", folder.display()))?;
         let path = folder.join(format!("{}.{number}.onnx", self.stem()));
         if let Some(outside) = &part.outside {
-            beside::write(&self.graph, folder, outside)?;
+            external_weights::write_weights(&self.graph, folder, outside)?;
         }
-        let mut file = Destination::open("--out", &path)?;
+        let mut file = OutputFile::open("--out", &path)?;
         file.write_all(&part.bytes).with_context(|| format!("--out: cannot write {}", path.display()))?;
         file.commit()?;
         Ok(path)
     }
 
-    fn places(&self, room: &Room, chain: &Chain, speed: Option<f64>) -> anyhow::Result<Code> {
+    fn print_places(
+        &self,
+        room: &CommandContext,
+        chain: &OperatorChain,
+        speed: Option<f64>,
+    ) -> anyhow::Result<CliExitCode> {
         let places = chain.crossings();
         let list: Vec<_> = places
             .iter()
-            .map(|one| json!({ "place": one.place, "values": one.values, "bytes": one.bytes }))
+            .map(|crossing| json!({ "place": crossing.place, "values": crossing.values, "bytes": crossing.bytes }))
             .collect();
         let record = json!({
             "schema": "metier.split-places/1",
@@ -196,26 +213,27 @@ impl Split {
             "operators": chain.len(),
             "places": list,
         });
-        let rows =
-            places.iter().map(|one| vec![one.place.to_string(), one.values.join(" "), plain(one.bytes)]);
-        room.console.show(&record, ["place", "values", "bytes"], rows, |paint| {
-            let mut table = Table::with_header(&["AFTER", "SENDS", "IN", "VALUES"]);
-            for one in &places {
-                let bytes = one.bytes.map(Bytes);
-                table.row(vec![
-                    Cell::number(one.place.to_string()),
-                    Cell::quantity(bytes),
-                    Cell::quantity(send(speed, bytes)),
-                    Cell::text(one.values.join(", ")).at_most(90),
+        let rows = places.iter().map(|crossing| {
+            vec![crossing.place.to_string(), crossing.values.join(" "), csv_cell(crossing.bytes)]
+        });
+        room.console.print_record(&record, ["place", "values", "bytes"], rows, |paint| {
+            let mut table = TextTable::with_header(&["AFTER", "SENDS", "IN", "VALUES"]);
+            for crossing in &places {
+                let bytes = crossing.bytes.map(Bytes);
+                table.add_row(vec![
+                    TableCell::number(crossing.place.to_string()),
+                    TableCell::quantity(bytes),
+                    TableCell::quantity(send_time(speed, bytes)),
+                    TableCell::text(crossing.values.join(", ")).truncated(90),
                 ]);
             }
             table.render(paint)
         })?;
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
 /// How long sending takes, at so many bytes a second.
-fn send(speed: Option<f64>, bytes: Option<Bytes>) -> Option<Seconds> {
+fn send_time(speed: Option<f64>, bytes: Option<Bytes>) -> Option<Seconds> {
     Some(Seconds(bytes?.get() as f64 / speed?))
 }

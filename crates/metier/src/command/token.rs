@@ -11,9 +11,9 @@ use anyhow::Context as _;
 use clap::Args;
 use metier_store::atomic_file;
 
-use super::Room;
+use super::CommandContext;
 use crate::config::data_folder;
-use crate::exit::{Code, usage};
+use crate::exit::{CliExitCode, usage_error};
 
 const EXAMPLES: &str = "Examples:
   metier token                                                     print it; it is made where there is none
@@ -22,20 +22,20 @@ const EXAMPLES: &str = "Examples:
   curl -u \"me:$(metier token)\" -X POST …/buildWithParameters      show it as Jenkins's clients do";
 
 /// Longest token file; a larger one is something else.
-const MOST_BYTES: u64 = 4096;
+const MAX_TOKEN_BYTES: u64 = 4096;
 
 /// Print the token that others need to start runs here
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "You need none yourself: what comes over loopback from the user that runs the server is let in.")]
-pub struct Token {
+pub struct TokenArgs {
     /// Make another, in place of the one there is
     #[arg(long)]
     new: bool,
 }
 
-impl Token {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let path = place()?;
+impl TokenArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let path = token_path()?;
         if self.new {
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -44,23 +44,25 @@ impl Token {
                 _ => {}
             }
         }
-        room.console.print(&format!("{}\n", read_or_make(&path)?))?;
-        Ok(Code::OK)
+        room.console.print(&format!("{}\n", read_or_create(&path)?))?;
+        Ok(CliExitCode::OK)
     }
 }
 
 /// Where it is kept.
-pub fn place() -> anyhow::Result<PathBuf> {
+pub fn token_path() -> anyhow::Result<PathBuf> {
     let folder = data_folder().ok_or_else(|| {
-        usage("no place for a token: neither XDG_DATA_HOME nor HOME is an absolute path; set one of them")
+        usage_error(
+            "no place for a token: neither XDG_DATA_HOME nor HOME is an absolute path; set one of them",
+        )
     })?;
     Ok(folder.join("token"))
 }
 
 /// The token; made where there is none.
-pub fn read_or_make(path: &Path) -> anyhow::Result<String> {
-    match read(path) {
-        Err(error) if is_absent(&error) => {}
+pub fn read_or_create(path: &Path) -> anyhow::Result<String> {
+    match read_token(path) {
+        Err(error) if is_not_found(&error) => {}
         other => return other,
     }
     let mut random = [0; 32];
@@ -74,11 +76,12 @@ pub fn read_or_make(path: &Path) -> anyhow::Result<String> {
     }
     // Whole or not at all, for whoever reads it at the same moment; who comes second takes the first one's.
     let line = format!("{token}\n");
-    atomic_file::write_new(path, atomic_file::PRIVATE, line.as_bytes()).with_context(failed)?;
-    read(path)
+    atomic_file::create_new_file(path, atomic_file::PRIVATE_FILE_MODE, line.as_bytes())
+        .with_context(failed)?;
+    read_token(path)
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
+fn read_token(path: &Path) -> anyhow::Result<String> {
     let file =
         std::fs::File::open(path).with_context(|| format!("cannot read the token {}", path.display()))?;
     let mode = file.metadata().map(|meta| meta.mode()).unwrap_or_default();
@@ -89,12 +92,12 @@ fn read(path: &Path) -> anyhow::Result<String> {
         ));
     }
     let mut text = String::new();
-    file.take(MOST_BYTES)
+    file.take(MAX_TOKEN_BYTES)
         .read_to_string(&mut text)
         .with_context(|| format!("cannot read the token {}", path.display()))?;
     Ok(text.trim().to_string())
 }
 
-fn is_absent(error: &anyhow::Error) -> bool {
+fn is_not_found(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
 }

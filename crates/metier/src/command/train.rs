@@ -8,22 +8,22 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use metier_infer::library;
-use metier_linux::Roots;
-use metier_onnx::{Bindings, Dim};
+use metier_linux::KernelRoots;
+use metier_onnx::{ShapeBindings, TensorDimension};
 use metier_predict::latency::conditions::{ONNX_RUNTIME, RTEN};
-use metier_predict::latency::fit::{self, LatencyFit, Row};
-use metier_predict::latency::trial::{Engine, Given, Load, Wanted, collect};
-use metier_predict::latency::{learned, memory, runs};
+use metier_predict::latency::fit::{self, HeldOutPrediction, LatencyFit};
+use metier_predict::latency::trial::{InferenceEngine, StressCoverage, TrialCampaign, UserGraph, collect};
+use metier_predict::latency::{learned_predictor, memory, run_trials};
 use metier_predict::lifecycle::standing;
 use metier_predict::lifecycle::training_lock::TrainingLock;
-use metier_store::Store;
-use metier_types::{Device, HeldOut, Passport, Predictor, Ratio};
+use metier_store::RecordStore;
+use metier_types::{Device, HeldOutError, Passport, Predictor, Ratio};
 
-use super::Room;
-use super::inspect::Binding;
+use super::CommandContext;
+use super::inspect::BindingArgs;
 use crate::config::data_folder;
-use crate::exit::{Code, usage};
-use crate::output::{self, Budget, Cell as Field, Format, Paint, Table};
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, BudgetProgress, DataFormat, StreamPaint, TableCell as Field, TextTable};
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
@@ -37,21 +37,21 @@ const EXAMPLES: &str = "Examples:
 /// Learn predictors on this device
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Train {
+pub struct TrainArgs {
     #[command(subcommand)]
-    what: What,
+    what: TrainCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum TrainCommand {
     /// How long graphs take here
-    Latency(Latency),
+    Latency(TrainLatencyArgs),
 }
 
 /// Learn how long graphs take here
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-struct Latency {
+struct TrainLatencyArgs {
     /// Time to spend on trials; what was timed before is kept and used
     #[arg(long, value_name = "TIME", default_value = "10m")]
     budget: String,
@@ -68,7 +68,7 @@ struct Latency {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     graphs: Vec<PathBuf>,
     #[command(flatten)]
-    binding: Binding,
+    binding: BindingArgs,
     /// Graphs with shapes, as a JSON list of {graph, shapes, values}; beside --graphs
     #[arg(long, value_name = "FILE")]
     points: Option<PathBuf>,
@@ -95,64 +95,68 @@ struct Latency {
     held_out: Option<PathBuf>,
 }
 
-impl Train {
+impl TrainArgs {
     /// Learns what was asked for.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.what {
-            What::Latency(latency) => latency.run(room),
+            TrainCommand::Latency(latency) => latency.run(room),
         }
     }
 }
 
 /// The engine of a runtime's name; the library of ONNX Runtime is the one that was given, or else one that is found.
-fn engine(name: &str, given: Option<&Path>) -> anyhow::Result<Engine> {
+fn find_engine(name: &str, given: Option<&Path>) -> anyhow::Result<InferenceEngine> {
     match name {
-        RTEN => Ok(Engine::Rten),
+        RTEN => Ok(InferenceEngine::Rten),
         ONNX_RUNTIME => {
-            let found = library::find(given, |name| std::env::var_os(name));
+            let found = library::find_library(given, |name| std::env::var_os(name));
             let found =
                 found.ok_or_else(|| anyhow::anyhow!("ONNX Runtime was not found; {}", library::FIX))?;
-            Ok(Engine::OnnxRuntime(std::path::absolute(found)?))
+            Ok(InferenceEngine::OnnxRuntime(std::path::absolute(found)?))
         }
-        other => Err(usage(format!("--runtime is {other:?}; want {RTEN} or {ONNX_RUNTIME}"))),
+        other => Err(usage_error(format!("--runtime is {other:?}; want {RTEN} or {ONNX_RUNTIME}"))),
     }
 }
 
-impl Latency {
-    fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let budget = time::duration(&self.budget)
+impl TrainLatencyArgs {
+    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let budget = time::parse_duration(&self.budget)
             .filter(|budget| *budget <= Duration::from_secs(86_400))
             .ok_or_else(|| {
-                usage(format!("--budget is {:?}; want a time such as 90s or 10m, at most a day", self.budget))
+                usage_error(format!(
+                    "--budget is {:?}; want a time such as 90s or 10m, at most a day",
+                    self.budget
+                ))
             })?;
         crate::allocator::tune_for_inference();
         let budget = if self.from_runs { Duration::ZERO } else { budget };
         let engine = match self.from_runs && self.runtime == ONNX_RUNTIME {
             // Nothing is run, so its library need not be here.
-            true => Engine::OnnxRuntime(PathBuf::new()),
-            false => engine(&self.runtime, self.onnxruntime.as_deref())?,
+            true => InferenceEngine::OnnxRuntime(PathBuf::new()),
+            false => find_engine(&self.runtime, self.onnxruntime.as_deref())?,
         };
         if let Some(odd) = self.threads.iter().find(|threads| !(1..=1024).contains(*threads)) {
-            return Err(usage(format!("--threads has {odd}; want numbers from 1 to 1024")));
+            return Err(usage_error(format!("--threads has {odd}; want numbers from 1 to 1024")));
         }
-        let graphs = self.given()?;
+        let graphs = self.load_given_graphs()?;
         let store = room.writable_store()?;
-        let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
+        let device =
+            metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
         store.put_device(&device)?;
-        let passport = metier_device::passport::of_device(Some(&store), &device);
+        let passport = metier_device::passport::find_for_device(Some(&store), &device);
         let threads = match self.threads.as_slice() {
             // All is what everybody asks for who says nothing; one is what teaches most in a given time.
             [] if device.cpu.threads > 1 => vec![1, device.cpu.threads],
             [] => vec![1],
             given => given.to_vec(),
         };
-        take_runs(room, &store, &device, self.from_runs)?;
+        add_run_points(room, &store, &device, self.from_runs)?;
         if self.from_runs {
-            return self.learn(room, &store, &device, passport, engine.name());
+            return self.fit_and_print(room, &store, &device, passport, engine.name());
         }
         // Every point is kept as it is made: whoever ends this loses none.
         let is_stopped = || false;
-        let wanted = Wanted {
+        let campaign = TrialCampaign {
             store: &store,
             device: &device.id,
             cores: device.cpu.threads,
@@ -161,21 +165,21 @@ impl Latency {
             budget,
             graphs: &graphs,
             load: match (self.load, self.no_load) {
-                (true, _) => Load::All,
-                (_, true) => Load::None,
-                _ => Load::Some,
+                (true, _) => StressCoverage::All,
+                (_, true) => StressCoverage::None,
+                _ => StressCoverage::Some,
             },
             again: self.again,
             only_graphs: self.only_graphs,
             is_stopped: &is_stopped,
         };
         // Whoever learns again beside it waits for that long.
-        let lock = TrainingLock::acquire(&store, &device, learned::KIND)?;
-        let bar = Budget::new(budget, room.console.quiet);
-        let done = collect(&wanted, &mut |progress| {
-            bar.tell(&format!("{} points, last {}", progress.points, progress.last));
+        let lock = TrainingLock::acquire(&store, &device, learned_predictor::KIND)?;
+        let bar = BudgetProgress::new(budget, room.console.quiet);
+        let done = collect(&campaign, &mut |progress| {
+            bar.report(&format!("{} points, last {}", progress.points, progress.last));
         });
-        let took = bar.end();
+        let took = bar.finish();
         drop(lock);
         let done = done?;
         if !budget.is_zero() {
@@ -191,80 +195,90 @@ impl Latency {
             room.console.warn(format!("{name} was not timed: {why}"));
         }
         // Learned is from what is there, but not all that was asked for is.
-        let code = if done.refused.is_empty() { Code::OK } else { Code::PARTIAL };
+        let code = if done.refused.is_empty() { CliExitCode::OK } else { CliExitCode::PARTIAL };
         if self.no_learn {
             return Ok(code);
         }
-        self.learn(room, &store, &device, passport, engine.name())?;
+        self.fit_and_print(room, &store, &device, passport, engine.name())?;
         Ok(code)
     }
 
-    fn learn(
+    fn fit_and_print(
         &self,
-        room: &Room,
-        store: &Store,
+        room: &CommandContext,
+        store: &RecordStore,
         device: &Device,
         passport: Option<Passport>,
         runtime: &str,
-    ) -> anyhow::Result<Code> {
+    ) -> anyhow::Result<CliExitCode> {
         if let Some(record) = memory::fit(store, device, runtime)? {
             let because = standing::reason(&record).unwrap_or_default();
             room.console.note(format!("memory: learned from {}; {because}", record.provenance));
         }
         let fitted = fit::fit(store, device, passport, runtime)?;
         if let Some(path) = &self.held_out {
-            rows(path, &fitted.rows)?;
+            write_held_out_csv(path, &fitted.rows)?;
         }
-        show(room, &fitted)?;
-        Ok(Code::OK)
+        print_fitted(room, &fitted)?;
+        Ok(CliExitCode::OK)
     }
 
-    fn given(&self) -> anyhow::Result<Vec<Given>> {
+    fn load_given_graphs(&self) -> anyhow::Result<Vec<UserGraph>> {
         let bindings = self.binding.bindings()?;
         let mut all = self
             .graphs
             .iter()
             .map(|path| {
-                let bytes = self.binding.bytes(path)?;
+                let bytes = self.binding.read_graph(path)?;
                 let mut own = bindings.clone();
-                let model =
-                    self.binding.named(path, metier_onnx::read(&bytes, &metier_onnx::Limits::default()))?;
+                let model = self.binding.name_file_in_error(
+                    path,
+                    metier_onnx::read_onnx(&bytes, &metier_onnx::OnnxLimits::default()),
+                )?;
                 // A shape that is meant for another graph of the list does not concern this one.
                 let has = |name: &String| model.graph.inputs.iter().any(|input| input.name == *name);
                 own.shapes.retain(|name, _| has(name));
                 own.values.retain(|name, _| has(name));
                 let dims = || model.graph.inputs.iter().flat_map(|input| input.shape.iter().flatten());
-                own.dims.retain(|name, _| dims().any(|dim| matches!(dim, Dim::Named(one) if one == name)));
-                Ok(Given { name: stem(path)?, path: path.clone(), bytes: Arc::new(bytes), bindings: own })
+                own.dims.retain(|name, _| {
+                    dims().any(|dim| matches!(dim, TensorDimension::Named(text) if text == name))
+                });
+                Ok(UserGraph {
+                    name: file_stem(path)?,
+                    path: path.clone(),
+                    bytes: Arc::new(bytes),
+                    bindings: own,
+                })
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
         if let Some(path) = &self.points {
-            all.extend(self.listed(path)?);
+            all.extend(self.load_listed_points(path)?);
         }
         Ok(all)
     }
 
     /// The points of a file; graphs are looked for beside it where their path is not absolute.
-    fn listed(&self, path: &Path) -> anyhow::Result<Vec<Given>> {
+    fn load_listed_points(&self, path: &Path) -> anyhow::Result<Vec<UserGraph>> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let list: Vec<Listed> = serde_json::from_str(&text).map_err(|error| {
-            usage(format!("{}: {error}; want a list of {{graph, shapes, values}}", path.display()))
+        let list: Vec<TrainingPointEntry> = serde_json::from_str(&text).map_err(|error| {
+            usage_error(format!("{}: {error}; want a list of {{graph, shapes, values}}", path.display()))
         })?;
         let mut read: BTreeMap<PathBuf, Arc<Vec<u8>>> = BTreeMap::new();
         list.into_iter()
-            .map(|one| {
-                let file = path.parent().unwrap_or(Path::new(".")).join(&one.graph);
+            .map(|entry| {
+                let file = path.parent().unwrap_or(Path::new(".")).join(&entry.graph);
                 let bytes = match read.get(&file) {
                     Some(bytes) => bytes.clone(),
                     None => {
-                        let bytes = Arc::new(self.binding.bytes(&file)?);
+                        let bytes = Arc::new(self.binding.read_graph(&file)?);
                         read.insert(file.clone(), bytes.clone());
                         bytes
                     }
                 };
-                let bindings = Bindings { shapes: one.shapes, values: one.values, ..Bindings::default() };
-                Ok(Given { name: stem(&file)?, path: file, bytes, bindings })
+                let bindings =
+                    ShapeBindings { shapes: entry.shapes, values: entry.values, ..ShapeBindings::default() };
+                Ok(UserGraph { name: file_stem(&file)?, path: file, bytes, bindings })
             })
             .collect()
     }
@@ -273,7 +287,7 @@ impl Latency {
 /// One line of `--points`.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listed {
+struct TrainingPointEntry {
     graph: PathBuf,
     #[serde(default)]
     shapes: BTreeMap<String, Vec<u64>>,
@@ -282,7 +296,7 @@ struct Listed {
 }
 
 /// What was said of each point by a predictor that had not seen its graph.
-fn rows(path: &Path, rows: &[Row]) -> anyhow::Result<()> {
+fn write_held_out_csv(path: &Path, rows: &[HeldOutPrediction]) -> anyhow::Result<()> {
     let mut file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let names: Vec<&str> =
         rows.first().map(|row| row.baselines.keys().copied().collect()).unwrap_or_default();
@@ -310,19 +324,24 @@ fn rows(path: &Path, rows: &[Row]) -> anyhow::Result<()> {
             row.pressure.cpu.to_string(),
             row.pressure.memory.to_string(),
             row.measured.to_string(),
-            output::plain(row.again),
+            output::csv_cell(row.again),
             row.predicted.to_string(),
             row.factor.to_string(),
         ];
-        line.extend(names.iter().map(|name| output::plain(row.baselines.get(name).copied())));
+        line.extend(names.iter().map(|name| output::csv_cell(row.baselines.get(name).copied())));
         line
     });
-    output::csv(&mut file, &header, lines)
+    output::write_csv(&mut file, &header, lines)
 }
 
 /// Takes what was measured anyway.
-fn take_runs(room: &Room, store: &Store, device: &Device, again: bool) -> anyhow::Result<()> {
-    let taken = runs::take(store, &device.id, again)?;
+fn add_run_points(
+    room: &CommandContext,
+    store: &RecordStore,
+    device: &Device,
+    again: bool,
+) -> anyhow::Result<()> {
+    let taken = run_trials::import_runs(store, &device.id, again)?;
     if taken.points > 0 || again {
         room.console.note(format!("{} runs of graphs were new", taken.points));
     }
@@ -331,7 +350,7 @@ fn take_runs(room: &Room, store: &Store, device: &Device, again: bool) -> anyhow
     }
     // Imported ones move what is said of the devices that they ran on.
     for other in store.devices()?.iter().filter(|other| other.id != device.id) {
-        let taken = runs::take(store, &other.id, again)?;
+        let taken = run_trials::import_runs(store, &other.id, again)?;
         if taken.points > 0 {
             room.console.note(format!("{} runs of graphs on {} were new", taken.points, other.name));
         }
@@ -339,47 +358,50 @@ fn take_runs(room: &Room, store: &Store, device: &Device, again: bool) -> anyhow
     Ok(())
 }
 
-fn stem(path: &Path) -> anyhow::Result<String> {
+fn file_stem(path: &Path) -> anyhow::Result<String> {
     let name = path.file_stem().and_then(|name| name.to_str());
     name.map(String::from).with_context(|| format!("{} has no name that can be written", path.display()))
 }
 
-fn show(room: &Room, fitted: &LatencyFit) -> anyhow::Result<()> {
+fn print_fitted(room: &CommandContext, fitted: &LatencyFit) -> anyhow::Result<()> {
     let console = &room.console;
     match console.format {
-        Format::Json => console.data(|out| output::json(out, &fitted.record)),
-        Format::Yaml => console.data(|out| output::yaml(out, &fitted.record)),
-        Format::Csv => console.data(|out| output::csv(out, &HEADER, fitted.record.held_out.iter().map(row))),
-        Format::Table => console.print(&sheet(&fitted.record, console.paint)),
+        DataFormat::Json => console.write_data(|out| output::write_json(out, &fitted.record)),
+        DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &fitted.record)),
+        DataFormat::Csv => console.write_data(|out| {
+            output::write_csv(out, &CSV_COLUMNS, fitted.record.held_out.iter().map(held_out_row))
+        }),
+        DataFormat::Table => console.print(&predictor_sheet(&fitted.record, console.paint)),
     }
 }
 
-const HEADER: [&str; 7] =
+const CSV_COLUMNS: [&str; 7] =
     ["target", "rows", "graphs", "mean_error_ratio", "within_10_percent", "within_20_percent", "coverage"];
 
-fn row(one: &HeldOut) -> Vec<String> {
-    let ratio = |value: Option<Ratio>| output::plain(value.map(|value| value.get()));
+fn held_out_row(error: &HeldOutError) -> Vec<String> {
+    let ratio = |value: Option<Ratio>| output::csv_cell(value.map(|value| value.get()));
     vec![
-        one.target.clone(),
-        one.rows.to_string(),
-        one.groups.to_string(),
-        ratio(one.mean_absolute_error_ratio),
-        ratio(one.within_10_percent),
-        ratio(one.within_20_percent),
-        ratio(one.coverage),
+        error.target.clone(),
+        error.rows.to_string(),
+        error.groups.to_string(),
+        ratio(error.mean_absolute_error_ratio),
+        ratio(error.within_10_percent),
+        ratio(error.within_20_percent),
+        ratio(error.coverage),
     ]
 }
 
 /// A predictor for people.
-pub fn sheet(record: &Predictor, paint: Paint) -> String {
-    let mut table = Table::default();
-    let mut line =
-        |label: &str, text: String| table.row(vec![Field::text(label).styled(Paint::dim), Field::text(text)]);
+pub fn predictor_sheet(record: &Predictor, paint: StreamPaint) -> String {
+    let mut table = TextTable::default();
+    let mut line = |label: &str, text: String| {
+        table.add_row(vec![Field::text(label).styled(StreamPaint::dim), Field::text(text)])
+    };
     line("predictor", record.id.to_string());
     line("of", format!("{} ({})", record.name, record.kind));
-    line("learned", format!("{}, {}", time::local(record.made), record.provenance));
+    line("learned", format!("{}, {}", time::local_time(record.made), record.provenance));
     let because = standing::reason(record).map(|why| format!(": {why}")).unwrap_or_default();
-    line("standing", format!("{}{because}", output::word_of(&record.standing)));
+    line("standing", format!("{}{because}", output::serialised_word(&record.standing)));
     let mut text = table.render(paint);
     if record.held_out.is_empty() {
         text.push_str(
@@ -388,7 +410,7 @@ pub fn sheet(record: &Predictor, paint: Paint) -> String {
         return text;
     }
     let groups = record.held_out[0].held_out.to_uppercase();
-    let mut table = Table::with_header(&[
+    let mut table = TextTable::with_header(&[
         &format!("ON {groups} NOT SEEN"),
         "POINTS",
         &groups,
@@ -397,22 +419,29 @@ pub fn sheet(record: &Predictor, paint: Paint) -> String {
         "WITHIN 20 %",
         "COVERAGE OF 90 %",
     ]);
-    for one in &record.held_out {
+    for held_out_error in &record.held_out {
         let mut cells = vec![
-            Field::text(&one.target),
-            Field::number(one.rows.to_string()),
+            Field::text(&held_out_error.target),
+            Field::number(held_out_error.rows.to_string()),
             // Published predictors of power do not say how many there were.
-            Field::number(if one.groups > 0 { one.groups.to_string() } else { String::new() }),
+            Field::number(if held_out_error.groups > 0 {
+                held_out_error.groups.to_string()
+            } else {
+                String::new()
+            }),
         ];
-        for ratio in
-            [one.mean_absolute_error_ratio, one.within_10_percent, one.within_20_percent, one.coverage]
-        {
+        for ratio in [
+            held_out_error.mean_absolute_error_ratio,
+            held_out_error.within_10_percent,
+            held_out_error.within_20_percent,
+            held_out_error.coverage,
+        ] {
             cells.push(Field::quantity(ratio));
         }
-        table.row(cells);
-        for (name, error) in &one.baselines {
-            table.row(vec![
-                Field::text(format!("  {name}")).styled(Paint::dim),
+        table.add_row(cells);
+        for (name, error) in &held_out_error.baselines {
+            table.add_row(vec![
+                Field::text(format!("  {name}")).styled(StreamPaint::dim),
                 Field::text(""),
                 Field::text(""),
                 Field::quantity(Some(Ratio(*error))),

@@ -1,6 +1,6 @@
 //! `metier up`: the page, the API and the doors for other systems' clients, until INT or TERM.
 
-mod doors;
+mod interfaces;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,24 +10,25 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use metier_cluster::deployer::ClusterAccess;
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 use metier_linux::stop_request::StopRequest;
 use metier_predict::latency::retrain::LatencyRetraining;
-use metier_predict::lifecycle::retrain::Retrainer;
+use metier_predict::lifecycle::retrain::PredictorRetrainer;
 use metier_predict::passport_resolver::LocalNode;
-use metier_prom::query::{self, Credentials, Endpoint};
-use metier_server::agent::Engine;
-use metier_server::kepler::Doors;
+use metier_prom::query::{self, PromCredentials, PromEndpoint};
+use metier_server::agent::EngineNameSource;
+use metier_server::kepler::KeplerServices;
 use metier_server::{
-    Check, Config, FilePredictor, HttpConfig, Limits, Power, PredictorColumns, Secret, Soprano,
+    AccessToken, Config, DoctorCheck, FilePredictor, HttpConfig, HttpLimits, NodePowerConfig,
+    PredictorColumns, SopranoConfig,
 };
-use metier_session::queue::Until;
+use metier_session::queue::WorkUntil;
 use metier_session::runfile;
-use metier_store::Store;
+use metier_store::RecordStore;
 
-use super::Room;
-use crate::config::{Typed, data_folder};
-use crate::exit::{Code, usage};
+use super::CommandContext;
+use crate::config::{FlagSettings, data_folder};
+use crate::exit::{CliExitCode, usage_error};
 
 const EXAMPLES: &str = "Examples:
   metier up                                              http://127.0.0.1:7001
@@ -38,7 +39,7 @@ const EXAMPLES: &str = "Examples:
 /// Serve the page, the API and the doors for other systems' clients
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The token is taken from --token-file or METIER_TOKEN, never from an argument: others could see it in the list of processes.")]
-pub struct Up {
+pub struct UpArgs {
     /// Where to listen [METIER_UP_LISTEN; default 127.0.0.1:7001]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
@@ -105,11 +106,11 @@ pub struct Up {
 }
 
 /// Longest token file; a larger one is something else.
-const TOKEN_FILE_BYTES: u64 = 4096;
+const MAX_TOKEN_FILE_BYTES: u64 = 4096;
 
-impl Up {
+impl UpArgs {
     /// What of it is a setting.
-    pub fn typed(&self) -> Typed {
+    pub fn setting_values(&self) -> FlagSettings {
         let joined = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
         let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         vec![
@@ -134,109 +135,109 @@ impl Up {
         ]
     }
 
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        crate::log::start(&room.console, room.verbose, crate::log::SERVER)?;
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        crate::log::start_logging(&room.console, room.verbose, crate::log::SERVER_LEVEL)?;
         let settings = &room.settings;
-        let named = doors::Named::read(room)?;
+        let named = interfaces::InterfaceAddresses::from_settings(room)?;
         let mut http = HttpConfig {
             listen: settings.address("up.listen")?,
-            token: token(room, "up.token_file")?,
+            token: load_token(room, "up.token_file")?,
             open: settings.list("up.open"),
             hosts: settings.list("up.hosts"),
             doors: named.shared.clone(),
-            limits: Limits { upload_bytes: upload_limit(room)?, ..Limits::default() },
+            limits: HttpLimits { upload_bytes: upload_limit(room)?, ..HttpLimits::default() },
             ..HttpConfig::default()
         };
-        http.check().map_err(|error| usage(error.to_string()))?;
+        http.check().map_err(|error| usage_error(error.to_string()))?;
         if http.token.is_none() {
             http.start_token = start_token(room);
         }
         let mut config = Config {
-            jobs: jobs(room)?,
-            soprano: soprano(room)?,
+            jobs: load_jobs(room)?,
+            soprano: soprano_config(room)?,
             version: env!("CARGO_PKG_VERSION").to_string(),
             ..http.into()
         };
-        let (store, is_writable) = open(room)?;
-        let stored = super::predictors::stored_pipelines(&store);
-        let answering = named.power(room, &config, !self.no_power, stored)?;
+        let (store, is_writable) = open_store(room)?;
+        let stored = super::predictors::write_stored_pipelines(&store);
+        let answering = named.build_power_services(room, &config, !self.no_power, stored)?;
         if let Some(answering) = answering.as_ref().filter(|_| !self.no_power) {
             let estimator = answering.estimator.clone();
-            config.power = Some(Power {
-                roots: Roots::default(),
+            config.power = Some(NodePowerConfig {
+                roots: KernelRoots::default(),
                 interval: power_interval(room)?,
                 estimator,
-                engine: Engine::found(),
+                engine: EngineNameSource::discover(),
             });
         }
-        config.doctor = Some(doctor(&store));
+        config.doctor = Some(doctor_callback(&store));
         let place = store.location().to_string();
         let console = room.console;
         let work = match is_writable && !self.no_work {
-            true => Some(Working::start(room, store.clone())?),
+            true => Some(QueueWorkerThread::start(room, store.clone())?),
             false => None,
         };
         let mut doors = answering.and_then(|answering| answering.doors);
         if let Some(doors) = doors.as_mut().filter(|_| is_writable) {
-            doors.recorder = Some(super::power::recorder(store.clone())?);
+            doors.recorder = Some(super::power::pipeline_recorder(store.clone())?);
         }
-        let power = doors.map(Doors::beside).transpose()?;
-        if let Some(places) = power.as_ref().and_then(|power| power.opened.in_words()) {
+        let power = doors.map(KeplerServices::run_in_background).transpose()?;
+        if let Some(places) = power.as_ref().and_then(|power| power.opened.describe()) {
             console.note(format!("metier: power at {places}"));
         }
         let learning = match is_writable && !self.no_learn {
-            true => Some(Learning::start(store.clone())?),
+            true => Some(RetrainThread::start(store.clone())?),
             false => None,
         };
         let served = metier_server::run(config, store, |address| {
             console.note(format!("metier: ready at http://{address}/ (store {place}); Ctrl-C ends it"));
         });
         if let Some(power) = power {
-            power.end();
+            power.stop();
         }
         if let Some(learning) = learning {
-            learning.end();
+            learning.stop();
         }
         if let Some(work) = work {
-            work.end();
+            work.stop();
         }
         served?;
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
 /// The largest graph that may be sent: no more than is read of any file.
-fn upload_limit(room: &Room) -> anyhow::Result<u64> {
-    let most = metier_onnx::Limits::default().file_bytes as u64;
+fn upload_limit(room: &CommandContext) -> anyhow::Result<u64> {
+    let most = metier_onnx::OnnxLimits::default().file_bytes as u64;
     let limit = room.settings.size("up.upload_limit")?.unwrap_or_default().get();
     if !(1..=most).contains(&limit) {
-        return Err(room.settings.wrong("up.upload_limit", &format!("1 to {}Mi", most >> 20)));
+        return Err(room.settings.wrong_value("up.upload_limit", &format!("1 to {}Mi", most >> 20)));
     }
     Ok(limit)
 }
 
 /// How often the power of this node is looked at: often enough that no meter counts past its end in between.
-fn power_interval(room: &Room) -> anyhow::Result<Duration> {
+fn power_interval(room: &CommandContext) -> anyhow::Result<Duration> {
     let interval = room.settings.duration("up.power_interval")?.unwrap_or(metier_server::POWER_INTERVAL);
     match interval {
         interval if (Duration::from_secs(1)..=Duration::from_secs(60)).contains(&interval) => Ok(interval),
-        _ => Err(room.settings.wrong("up.power_interval", "1s to 60s; --no-power does without")),
+        _ => Err(room.settings.wrong_value("up.power_interval", "1s to 60s; --no-power does without")),
     }
 }
 
 /// The thread that works the queue beside the server.
-struct Working {
+struct QueueWorkerThread {
     stop: StopRequest,
     thread: JoinHandle<()>,
 }
 
-impl Working {
-    fn start(room: &Room, store: Store) -> anyhow::Result<Self> {
-        let worker = super::session::worker(room, store)?;
+impl QueueWorkerThread {
+    fn start(room: &CommandContext, store: RecordStore) -> anyhow::Result<Self> {
+        let worker = super::session::build_worker(room, store)?;
         let stop = StopRequest::new();
         let until = stop.clone();
         let work = move || {
-            if let Err(error) = worker.run(&until, Until::Asked) {
+            if let Err(error) = worker.run(&until, WorkUntil::Asked) {
                 tracing::error!(%error, "the queue is not worked any more");
             }
         };
@@ -245,28 +246,29 @@ impl Working {
     }
 
     /// A session under way is told to end, and its end recorded.
-    fn end(self) {
-        self.stop.ask();
+    fn stop(self) {
+        self.stop.request();
         let _ = self.thread.join();
     }
 }
 
 /// The thread that learns from new runs beside the server.
-struct Learning(StopRequest);
+struct RetrainThread(StopRequest);
 
-impl Learning {
-    fn start(store: Store) -> anyhow::Result<Self> {
-        let device = metier_device::identity::this(&Roots::default(), data_folder().as_deref())?;
+impl RetrainThread {
+    fn start(store: RecordStore) -> anyhow::Result<Self> {
+        let device =
+            metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
         let stop = StopRequest::new();
         let until = stop.clone();
         let learn = move || {
-            let passport = || metier_device::passport::of_device(Some(&store), &device);
-            let sweep = |store: &Store, device: &metier_types::Device| {
-                metier_measure::leftovers::sweep(&Roots::default(), store, device)
+            let passport = || metier_device::passport::find_for_device(Some(&store), &device);
+            let sweep = |store: &RecordStore, device: &metier_types::Device| {
+                metier_measure::leftovers::sweep_leftovers(&KernelRoots::default(), store, device)
                     .map_err(|error| error.to_string())
             };
             let task = LatencyRetraining { passport: &passport };
-            Retrainer::new(task).run(&store, &device, &sweep, &until);
+            PredictorRetrainer::new(task).run(&store, &device, &sweep, &until);
         };
         std::thread::Builder::new()
             .name("metier-learn".to_string())
@@ -276,25 +278,25 @@ impl Learning {
     }
 
     /// Nobody waits for what is being learned: it is kept whole or not at all.
-    fn end(self) {
-        self.0.ask();
+    fn stop(self) {
+        self.0.request();
     }
 }
 
 /// The store, and whether it can be written; where not, looking at it is still worth something.
-fn open(room: &Room) -> anyhow::Result<(Store, bool)> {
+fn open_store(room: &CommandContext) -> anyhow::Result<(RecordStore, bool)> {
     let location = room.settings.store()?;
-    let store = match Store::open(&location) {
+    let store = match RecordStore::open(&location) {
         Err(error @ metier_store::Error::ReadOnly { .. }) => {
             room.console.warn(format!("{error}; it is only read"));
-            return Ok((Store::open_read_only(&location)?, false));
+            return Ok((RecordStore::open_read_only(&location)?, false));
         }
         other => other?,
     };
-    let roots = Roots::default();
-    let swept = metier_device::identity::this(&roots, data_folder().as_deref())
+    let roots = KernelRoots::default();
+    let swept = metier_device::identity::identify_device(&roots, data_folder().as_deref())
         .map_err(anyhow::Error::from)
-        .and_then(|device| Ok(metier_measure::leftovers::sweep(&roots, &store, &device)?));
+        .and_then(|device| Ok(metier_measure::leftovers::sweep_leftovers(&roots, &store, &device)?));
     match swept {
         Ok(runs) if runs.is_empty() => {}
         Ok(runs) => {
@@ -306,12 +308,12 @@ fn open(room: &Room) -> anyhow::Result<(Store, bool)> {
 }
 
 /// The checks of this host, for the page.
-fn doctor(store: &Store) -> metier_server::config::Doctor {
+fn doctor_callback(store: &RecordStore) -> metier_server::config::DoctorCallback {
     let store = store.clone();
     Arc::new(move || {
-        let checks = metier_measure::doctor::checks(&Roots::default(), Some(&store)).into_iter();
+        let checks = metier_measure::doctor::check_host(&KernelRoots::default(), Some(&store)).into_iter();
         checks
-            .map(|check| Check {
+            .map(|check| DoctorCheck {
                 name: check.name.to_string(),
                 ok: check.ok,
                 text: check.text,
@@ -322,12 +324,12 @@ fn doctor(store: &Store) -> metier_server::config::Doctor {
 }
 
 /// What others show to start runs, where the server was given no token. Without it, only this user can.
-fn start_token(room: &Room) -> Option<Secret> {
-    let made = super::token::place().and_then(|path| super::token::read_or_make(&path));
-    match made.and_then(|token| Secret::new(&token).map_err(Into::into)) {
+fn start_token(room: &CommandContext) -> Option<AccessToken> {
+    let made = super::token::token_path().and_then(|path| super::token::read_or_create(&path));
+    match made.and_then(|token| AccessToken::new(&token).map_err(Into::into)) {
         Ok(secret) => Some(secret),
         Err(error) => {
-            let why = crate::exit::one_line(&error);
+            let why = crate::exit::error_line(&error);
             room.console.warn(format!("{why}; only you can start runs through this server"));
             None
         }
@@ -335,12 +337,12 @@ fn start_token(room: &Room) -> Option<Secret> {
 }
 
 /// What the SOPRANO profiler's doors are told.
-fn soprano(room: &Room) -> anyhow::Result<Soprano> {
+fn soprano_config(room: &CommandContext) -> anyhow::Result<SopranoConfig> {
     let settings = &room.settings;
     let prometheus = match settings.secret("up.prometheus") {
         Some(address) => {
             let token = settings.path("up.prometheus_token_file");
-            let mut endpoint = endpoint(address, settings.path("up.prometheus_ca"), token)?;
+            let mut endpoint = prometheus_endpoint(address, settings.path("up.prometheus_ca"), token)?;
             endpoint.accept_any_certificate = settings.flag("up.prometheus_insecure")?;
             Some(endpoint)
         }
@@ -349,50 +351,53 @@ fn soprano(room: &Room) -> anyhow::Result<Soprano> {
     let file = settings.path("up.soprano_predictor").map(|path| PredictorColumns::open(&path)).transpose()?;
     let predictor = file.map(|file| Arc::new(file) as Arc<dyn FilePredictor>);
     let cluster = ClusterAccess { kubeconfig: settings.path("up.kubeconfig"), ..ClusterAccess::default() };
-    let roots = Roots::default();
-    let device = metier_device::identity::this(&roots, data_folder().as_deref()).ok();
-    let local = device.map(|device| LocalNode { device, boot: metier_cluster::node::own_boot(&roots) });
-    Ok(Soprano { prometheus, predictor, cluster, local, ..Soprano::default() })
+    let roots = KernelRoots::default();
+    let device = metier_device::identity::identify_device(&roots, data_folder().as_deref()).ok();
+    let local =
+        device.map(|device| LocalNode { device, boot: metier_cluster::node_choice::own_boot_id(&roots) });
+    Ok(SopranoConfig { prometheus, predictor, cluster, local, ..SopranoConfig::default() })
 }
 
 /// A Prometheus, who vouches for it, and the file of the token that it wants.
-pub fn endpoint(
+pub fn prometheus_endpoint(
     address: &str,
     authority: Option<PathBuf>,
     token: Option<PathBuf>,
-) -> anyhow::Result<Endpoint> {
-    let mut endpoint: Endpoint = address.parse().map_err(|error: query::Error| usage(error.to_string()))?;
+) -> anyhow::Result<PromEndpoint> {
+    let mut endpoint: PromEndpoint =
+        address.parse().map_err(|error: query::QueryError| usage_error(error.to_string()))?;
     endpoint.authority = authority;
     if let Some(path) = token {
-        endpoint.credentials = Credentials::Bearer(read_token(&path)?);
+        endpoint.credentials = PromCredentials::Bearer(read_token(&path)?);
     }
     Ok(endpoint)
 }
 
 /// The jobs of the Jenkins-shaped door.
-fn jobs(room: &Room) -> anyhow::Result<Vec<metier_server::Job>> {
+fn load_jobs(room: &CommandContext) -> anyhow::Result<Vec<metier_server::JenkinsJobConfig>> {
     let names = room.settings.list("up.jobs");
-    let wrong = || room.settings.wrong("up.jobs", JOBS);
-    let jobs: anyhow::Result<Vec<metier_server::Job>> =
+    let wrong = || room.settings.wrong_value("up.jobs", JOBS_SYNTAX);
+    let jobs: anyhow::Result<Vec<metier_server::JenkinsJobConfig>> =
         names.iter().map(|name| name.parse().map_err(|_| wrong())).collect();
     let mut jobs = jobs?;
     for text in room.settings.list("up.job_files") {
-        let (name, path) =
-            text.split_once('=').ok_or_else(|| room.settings.wrong("up.job_files", JOB_FILES))?;
-        let job: metier_server::Job =
-            name.parse().map_err(|_| room.settings.wrong("up.job_files", JOB_FILES))?;
+        let (name, path) = text
+            .split_once('=')
+            .ok_or_else(|| room.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
+        let job: metier_server::JenkinsJobConfig =
+            name.parse().map_err(|_| room.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
         let at = jobs.iter().position(|known| known.name == job.name).unwrap_or_else(|| {
             jobs.push(job);
             jobs.len() - 1
         });
-        jobs[at].defaults = job_file(Path::new(path))?;
+        jobs[at].defaults = read_job_file(Path::new(path))?;
     }
     Ok(jobs)
 }
 
 /// What a job's run file says. What runs is sent, so it has no command and no pod.
-fn job_file(path: &Path) -> anyhow::Result<serde_json::Map<String, serde_json::Value>> {
-    let named = |text: String| usage(format!("--job-file: {}: {text}", path.display()));
+fn read_job_file(path: &Path) -> anyhow::Result<serde_json::Map<String, serde_json::Value>> {
+    let named = |text: String| usage_error(format!("--job-file: {}: {text}", path.display()));
     let text =
         runfile::read_text(path).with_context(|| format!("cannot read the run file {}", path.display()))?;
     let (mut file, origins) = runfile::parse(&text).map_err(|faults| named(faults.to_string()))?;
@@ -403,24 +408,24 @@ fn job_file(path: &Path) -> anyhow::Result<serde_json::Map<String, serde_json::V
     }
     // As it will be, with any image: what is wrong is told now, and not to each who sends one.
     file.image = Some("x".into());
-    file.beside(path.parent().unwrap_or(Path::new(".")));
+    file.resolve_paths(path.parent().unwrap_or(Path::new(".")));
     let checked = file.check_for_later(&origins).map_err(|faults| named(faults.to_string()))?;
     let mut fields = serde_json::to_value(&checked.file)?.as_object().cloned().unwrap_or_default();
     fields.remove("image");
     Ok(fields)
 }
 
-const JOB_FILES: &str = "NAME=FILE with the name of a job and the path of its run file";
+const JOB_FILES_SYNTAX: &str = "NAME=FILE with the name of a job and the path of its run file";
 
-const JOBS: &str = "NAME or NAME=DEVICE, with letters, digits, '-', '_' or '.' in the name";
+const JOBS_SYNTAX: &str = "NAME or NAME=DEVICE, with letters, digits, '-', '_' or '.' in the name";
 
 /// The token, from the file that a setting names or the environment.
-pub fn token(room: &Room, file: &str) -> anyhow::Result<Option<Secret>> {
+pub fn load_token(room: &CommandContext, file: &str) -> anyhow::Result<Option<AccessToken>> {
     let text = match room.settings.path(file) {
         Some(path) => Some(read_token(&path)?),
         None => room.settings.secret("up.token").map(str::to_string),
     };
-    text.map(|text| Secret::new(&text).map_err(|error| usage(error.to_string()))).transpose()
+    text.map(|text| AccessToken::new(&text).map_err(|error| usage_error(error.to_string()))).transpose()
 }
 
 /// The token in a file.
@@ -428,7 +433,7 @@ pub fn read_token(path: &Path) -> anyhow::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
     std::fs::File::open(path)
-        .and_then(|file| file.take(TOKEN_FILE_BYTES).read_to_string(&mut text))
+        .and_then(|file| file.take(MAX_TOKEN_FILE_BYTES).read_to_string(&mut text))
         .with_context(|| {
             format!("cannot read the token file {}; name one that holds the token alone", path.display())
         })?;

@@ -1,12 +1,12 @@
 //! Forms of output, shared by all commands: `table` for people, `json`, `yaml` and `csv` for programs.
 
-mod budget;
+mod budget_progress;
 pub mod figures;
-mod file;
+mod output_file;
 mod paint;
 pub mod sparkline;
 pub mod stages;
-mod steps;
+mod step_progress;
 mod table;
 
 use std::io::Write;
@@ -16,15 +16,15 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 
-pub use budget::Budget;
-pub use file::Destination;
-pub use paint::{Paint, When};
-pub use steps::Steps;
-pub use table::{Cell, Table, printable};
+pub use budget_progress::BudgetProgress;
+pub use output_file::OutputFile;
+pub use paint::{ColorWhen, StreamPaint};
+pub use step_progress::StepProgress;
+pub use table::{TableCell, TextTable, printable_text};
 
 /// The form of data on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum DataFormat {
     // Not doc comments: those would make every `--help` twice as long.
     Table,
     Json,
@@ -34,7 +34,7 @@ pub enum Format {
 
 /// All forms that can be typed. Documents are what `report` and `flame` write; other commands refuse them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
+pub enum OutputForm {
     Table,
     Json,
     Yaml,
@@ -49,7 +49,7 @@ pub enum Form {
     Folded,
 }
 
-impl Form {
+impl OutputForm {
     /// Whether it is a document and not data.
     pub fn is_document(self) -> bool {
         matches!(self, Self::Html | Self::Md | Self::Svg | Self::Folded)
@@ -57,13 +57,13 @@ impl Form {
 }
 
 /// The words of an enumeration, for settings and messages.
-pub fn words<T: ValueEnum>() -> Vec<String> {
+pub fn enum_words<T: ValueEnum>() -> Vec<String> {
     let name = |value: &T| value.to_possible_value().map(|word| word.get_name().to_string());
     T::value_variants().iter().filter_map(name).collect()
 }
 
 /// Parses one word of an enum of records, and offers the words in help and completion.
-pub fn parse_word<T: Copy + Send + Sync>(
+pub fn word_parser<T: Copy + Send + Sync>(
     values: &'static [T],
     word: fn(T) -> &'static str,
 ) -> impl TypedValueParser<Value = T> {
@@ -74,12 +74,12 @@ pub fn parse_word<T: Copy + Send + Sync>(
 }
 
 /// The word of one value.
-pub fn word<T: ValueEnum>(value: &T) -> String {
+pub fn enum_word<T: ValueEnum>(value: &T) -> String {
     value.to_possible_value().map(|word| word.get_name().to_string()).unwrap_or_default()
 }
 
 /// The word by which a record names one of its own enumerations.
-pub fn word_of(value: &impl Serialize) -> String {
+pub fn serialised_word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
@@ -87,18 +87,18 @@ pub fn word_of(value: &impl Serialize) -> String {
 }
 
 /// Writes an error to stderr, in the form that all errors have. A failure of that cannot be reported anywhere.
-pub fn complain(text: &str) {
+pub fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "metier: {text}");
 }
 
 /// Writes a record as indented JSON and a line end.
-pub fn json(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
+pub fn write_json(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut *out, record)?;
     Ok(writeln!(out)?)
 }
 
 /// Writes a record as YAML.
-pub fn yaml(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
+pub fn write_yaml(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
     // By way of a JSON value: both forms then have the same fields in the same order.
     let value = serde_json::to_value(record)?;
     let text = serde_saphyr::to_string(&value).context("cannot write YAML")?;
@@ -110,7 +110,7 @@ pub fn yaml(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> anyhow::
 }
 
 /// Writes rows as CSV with a header line.
-pub fn csv(
+pub fn write_csv(
     out: &mut dyn Write,
     header: impl IntoIterator<Item = impl AsRef<[u8]>>,
     rows: impl IntoIterator<Item = Vec<String>>,
@@ -124,6 +124,6 @@ pub fn csv(
 }
 
 /// A value for a CSV cell: empty where there is none.
-pub fn plain(value: Option<impl ToString>) -> String {
+pub fn csv_cell(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum When {
+pub enum ColorWhen {
     // On a terminal, unless the environment says otherwise.
     Auto,
     Always,
@@ -13,49 +13,49 @@ pub enum When {
 
 /// Whether to paint one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Paint(bool);
+pub struct StreamPaint(bool);
 
-impl Paint {
+impl StreamPaint {
     #[cfg(test)]
     pub const PLAIN: Self = Self(false);
 
     /// For a stream that is a terminal or not.
-    pub fn new(when: When, is_terminal: bool) -> Self {
+    pub fn new(when: ColorWhen, is_terminal: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let forced =
             std::env::var_os("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0");
         let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self(match when {
-            When::Always => true,
-            When::Never => false,
-            When::Auto if set("NO_COLOR") => false,
-            When::Auto if forced => true,
-            When::Auto => is_terminal && !dumb,
+            ColorWhen::Always => true,
+            ColorWhen::Never => false,
+            ColorWhen::Auto if set("NO_COLOR") => false,
+            ColorWhen::Auto if forced => true,
+            ColorWhen::Auto => is_terminal && !dumb,
         })
     }
 
-    fn wrap(self, code: &str, text: &str) -> String {
+    fn wrap_in_code(self, code: &str, text: &str) -> String {
         if self.0 && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
     pub fn bold(self, text: &str) -> String {
-        self.wrap("1", text)
+        self.wrap_in_code("1", text)
     }
     pub fn dim(self, text: &str) -> String {
-        self.wrap("2", text)
+        self.wrap_in_code("2", text)
     }
     pub fn red(self, text: &str) -> String {
-        self.wrap("31", text)
+        self.wrap_in_code("31", text)
     }
     pub fn green(self, text: &str) -> String {
-        self.wrap("32", text)
+        self.wrap_in_code("32", text)
     }
     /// What deserves a look.
     pub fn yellow(self, text: &str) -> String {
-        self.wrap("33", text)
+        self.wrap_in_code("33", text)
     }
     /// What can be typed or followed.
     pub fn cyan(self, text: &str) -> String {
-        self.wrap("36", text)
+        self.wrap_in_code("36", text)
     }
 }

@@ -1,11 +1,11 @@
 //! A column of a series as one line of bars, from 0 to its largest value.
 
-use metier_types::{Column, Kind, Series};
+use metier_types::{ColumnKind, Series, SeriesColumn};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// A small picture of a column, and the largest value in it (per second, for a counter).
-pub struct Sparkline {
+pub struct SparklineBars {
     /// One character for each stretch of time; a space where nothing was sampled.
     pub bars: String,
     /// What a full bar stands for.
@@ -13,8 +13,8 @@ pub struct Sparkline {
 }
 
 /// Draws a column in at most `width` characters; `None` if there are too few values.
-pub fn draw(series: &Series, column: &Column, width: usize) -> Option<Sparkline> {
-    let points = points(series, column);
+pub fn draw_sparkline(series: &Series, column: &SeriesColumn, width: usize) -> Option<SparklineBars> {
+    let points = sample_intervals(series, column);
     let (first, last) = (points.first()?.0, points.last()?.1);
     if last <= first || width == 0 {
         return None;
@@ -35,15 +35,15 @@ pub fn draw(series: &Series, column: &Column, width: usize) -> Option<Sparkline>
         Some(value) if most > 0.0 => BARS[((value / most * 7.0).round() as usize).min(7)],
         Some(_) => BARS[0],
     };
-    Some(Sparkline { bars: stretches.iter().map(bar).collect(), most })
+    Some(SparklineBars { bars: stretches.iter().map(bar).collect(), most })
 }
 
 /// From, to and value of each stretch between samples; counters become rates per second of their unit.
-fn points(series: &Series, column: &Column) -> Vec<(i64, i64, f64)> {
+fn sample_intervals(series: &Series, column: &SeriesColumn) -> Vec<(i64, i64, f64)> {
     let there = |row: &usize| column.absent.binary_search(&(*row as u32)).is_err();
     let rows: Vec<(i64, f64)> = (0..series.times.len())
         .filter(there)
-        .filter_map(|row| Some((*series.times.get(row)?, column.values.number(row)?)))
+        .filter_map(|row| Some((*series.times.get(row)?, column.values.value_at(row)?)))
         .filter(|(_, value)| value.is_finite())
         .collect();
     let pairs = rows.windows(2).filter(|pair| pair[1].0 > pair[0].0);
@@ -51,8 +51,8 @@ fn points(series: &Series, column: &Column) -> Vec<(i64, i64, f64)> {
         .map(|pair| {
             let seconds = (pair[1].0 - pair[0].0) as f64 / 1e9;
             let value = match column.kind {
-                Kind::Counter => ((pair[1].1 - pair[0].1) / seconds).max(0.0),
-                Kind::Gauge => pair[0].1.max(pair[1].1),
+                ColumnKind::Counter => ((pair[1].1 - pair[0].1) / seconds).max(0.0),
+                ColumnKind::Gauge => pair[0].1.max(pair[1].1),
             };
             (pair[0].0, pair[1].0, value)
         })
@@ -62,29 +62,30 @@ fn points(series: &Series, column: &Column) -> Vec<(i64, i64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use metier_types::{RunId, Unit, Values};
+    use metier_types::{ColumnUnit, ColumnValues, RunId};
 
-    fn series(kind: Kind, values: Vec<i64>) -> Series {
+    fn series(kind: ColumnKind, values: Vec<i64>) -> Series {
         let times = (0..values.len() as i64).map(|row| row * 1_000_000_000).collect();
-        let values = Values::Integer(values);
-        let column = Column { name: "x".into(), kind, unit: Unit::Bytes, values, absent: Vec::new() };
+        let values = ColumnValues::Integer(values);
+        let column =
+            SeriesColumn { name: "x".into(), kind, unit: ColumnUnit::Bytes, values, absent: Vec::new() };
         Series { times, columns: vec![column], ..Series::new(RunId::new(), "use") }
     }
 
     #[test]
     fn counters_show_their_rate_and_gauges_their_value() {
-        let counter = series(Kind::Counter, vec![0, 10, 10, 20]);
-        let line = draw(&counter, &counter.columns[0], 60).unwrap();
+        let counter = series(ColumnKind::Counter, vec![0, 10, 10, 20]);
+        let line = draw_sparkline(&counter, &counter.columns[0], 60).unwrap();
         assert_eq!((line.bars.as_str(), line.most), ("█▁█", 10.0));
-        let gauge = series(Kind::Gauge, vec![0, 0, 7, 7]);
-        assert_eq!(draw(&gauge, &gauge.columns[0], 60).unwrap().bars, "▁██");
+        let gauge = series(ColumnKind::Gauge, vec![0, 0, 7, 7]);
+        assert_eq!(draw_sparkline(&gauge, &gauge.columns[0], 60).unwrap().bars, "▁██");
     }
 
     #[test]
     fn too_little_to_draw_draws_nothing() {
         for values in [vec![], vec![1]] {
-            let series = series(Kind::Gauge, values);
-            assert!(draw(&series, &series.columns[0], 60).is_none());
+            let series = series(ColumnKind::Gauge, values);
+            assert!(draw_sparkline(&series, &series.columns[0], 60).is_none());
         }
     }
 }

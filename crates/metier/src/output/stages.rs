@@ -1,33 +1,34 @@
 //! What an application said of itself, as a table: stage, count, rate, quantiles, cost per item.
 
-use metier_types::{Run, Seconds, Stage, StageKind};
+use metier_types::{AppStage, Run, Seconds, StageKind};
 
-use super::{Cell, Paint, Table};
+use super::{StreamPaint, TableCell, TextTable};
 
 /// The stages of a run, at most so many, and what was not taken. Empty where nobody listened or nothing was said.
-pub fn table(run: &Run, most: usize, paint: Paint) -> String {
+pub fn stages_table(run: &Run, most: usize, paint: StreamPaint) -> String {
     if run.stages.is_empty() {
         return String::new();
     }
     let has_energy = run.stages.iter().any(|stage| stage.joules_per_item.is_some());
     let mut head = vec!["STAGE", "COUNT", "RATE", "P50", "P95", "P99", "CPU/ITEM"];
     head.extend(has_energy.then_some("ENERGY/ITEM"));
-    let mut table = Table::with_header(&head).indented(2);
+    let mut table = TextTable::with_header(&head).indented(2);
     for stage in run.stages.iter().take(most) {
-        let value = |value: Option<f64>| Cell::quantity(value.map(|value| number(stage.kind, value)));
+        let value =
+            |value: Option<f64>| TableCell::quantity(value.map(|value| stage_value(stage.kind, value)));
         let mut row = vec![
-            Cell::text(name(stage)).at_most(60),
-            Cell::number(stage.count.to_string()),
-            Cell::quantity(stage.rate_per_second.map(|rate| format!("{}/s", short(rate)))),
+            TableCell::text(stage_name(stage)).truncated(60),
+            TableCell::number(stage.count.to_string()),
+            TableCell::quantity(stage.rate_per_second.map(|rate| format!("{}/s", four_digits(rate)))),
             value(stage.p50),
             value(stage.p95),
             value(stage.p99),
-            Cell::quantity(stage.cpu_seconds_per_item),
+            TableCell::quantity(stage.cpu_seconds_per_item),
         ];
         if has_energy {
-            row.push(Cell::quantity(stage.joules_per_item));
+            row.push(TableCell::quantity(stage.joules_per_item));
         }
-        table.row(row);
+        table.add_row(row);
     }
     let mut text = table.render(paint);
     if run.stages.len() > most {
@@ -38,7 +39,7 @@ pub fn table(run: &Run, most: usize, paint: Paint) -> String {
 }
 
 /// How listening went, in a line; `None` where nobody listened.
-pub fn intake(run: &Run) -> Option<String> {
+pub fn intake_line(run: &Run) -> Option<String> {
     let intake = run.intake.as_ref()?;
     let mut parts = vec![format!("{} messages", intake.messages)];
     let mut add = |count: u64, what: &str| {
@@ -56,23 +57,23 @@ pub fn intake(run: &Run) -> Option<String> {
 }
 
 /// A stage's name with its labels.
-pub fn name(stage: &Stage) -> String {
+pub fn stage_name(stage: &AppStage) -> String {
     match stage.labels.as_str() {
         "" => stage.name.clone(),
         labels => format!("{}{{{labels}}}", stage.name),
     }
 }
 
-fn number(kind: StageKind, value: f64) -> String {
+fn stage_value(kind: StageKind, value: f64) -> String {
     match kind {
         StageKind::Duration => Seconds(value).to_string(),
-        StageKind::Rate => format!("{}/s", short(value)),
-        _ => short(value),
+        StageKind::Rate => format!("{}/s", four_digits(value)),
+        _ => four_digits(value),
     }
 }
 
 /// A number with four digits that count.
-fn short(value: f64) -> String {
+fn four_digits(value: f64) -> String {
     let size = value.abs();
     match size {
         _ if value == 0.0 => "0".to_string(),
@@ -104,7 +105,7 @@ mod tests {
             (-1.5, "-1.5"),
             (1e12, "1.000e12"),
         ] {
-            assert_eq!(short(value), text);
+            assert_eq!(four_digits(value), text);
         }
     }
 }

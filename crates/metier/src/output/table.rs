@@ -5,23 +5,23 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::Paint;
+use super::StreamPaint;
 
 #[derive(Debug, Clone)]
-pub struct Cell {
+pub struct TableCell {
     text: String,
     right: bool,
-    style: fn(Paint, &str) -> String,
+    style: fn(StreamPaint, &str) -> String,
 }
 
-fn unstyled(_: Paint, text: &str) -> String {
+fn unstyled(_: StreamPaint, text: &str) -> String {
     text.to_string()
 }
 
-impl Cell {
+impl TableCell {
     /// A text, at the left. Control characters and line breaks are replaced: a name must not move the cursor.
     pub fn text(text: impl AsRef<str>) -> Self {
-        Self { text: printable(text.as_ref()), right: false, style: unstyled }
+        Self { text: printable_text(text.as_ref()), right: false, style: unstyled }
     }
 
     /// A number, at the right.
@@ -34,44 +34,44 @@ impl Cell {
         Self::number(value.map_or_else(|| "–".to_string(), |value| value.to_string()))
     }
 
-    pub fn styled(self, style: fn(Paint, &str) -> String) -> Self {
+    pub fn styled(self, style: fn(StreamPaint, &str) -> String) -> Self {
         Self { style, ..self }
     }
 
     /// At most so wide; what is cut is marked.
-    pub fn at_most(mut self, width: usize) -> Self {
+    pub fn truncated(mut self, width: usize) -> Self {
         if self.text.width() > width {
-            let mut kept = String::new();
+            let mut text = String::new();
             for c in self.text.chars() {
-                let with = format!("{kept}{c}");
+                let with = format!("{text}{c}");
                 if with.width() >= width {
                     break;
                 }
-                kept = with;
+                text = with;
             }
-            self.text = format!("{}…", kept.trim_end());
+            self.text = format!("{}…", text.trim_end());
         }
         self
     }
 }
 
 /// Text without control characters.
-pub fn printable(text: &str) -> String {
+pub fn printable_text(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// A table under construction.
 #[derive(Debug, Default)]
-pub struct Table {
-    rows: Vec<Vec<Cell>>,
+pub struct TextTable {
+    rows: Vec<Vec<TableCell>>,
     indent: usize,
 }
 
-impl Table {
+impl TextTable {
     /// With a header line.
     pub fn with_header(names: &[&str]) -> Self {
         let mut table = Self::default();
-        table.rows.push(names.iter().map(|name| Cell::text(name).styled(Paint::bold)).collect());
+        table.rows.push(names.iter().map(|name| TableCell::text(name).styled(StreamPaint::bold)).collect());
         table
     }
 
@@ -81,7 +81,7 @@ impl Table {
         self
     }
 
-    pub fn row(&mut self, cells: Vec<Cell>) {
+    pub fn add_row(&mut self, cells: Vec<TableCell>) {
         // A header follows the alignment of what stands under it.
         if let (1, Some(header)) = (self.rows.len(), self.rows.first_mut()) {
             header.iter_mut().zip(&cells).for_each(|(name, cell)| name.right = cell.right);
@@ -95,7 +95,7 @@ impl Table {
     }
 
     /// The table as lines.
-    pub fn render(&self, paint: Paint) -> String {
+    pub fn render(&self, paint: StreamPaint) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width_of = |column: usize| {
             self.rows
@@ -134,16 +134,16 @@ mod tests {
 
     #[test]
     fn columns_align_by_terminal_cells_and_lines_have_no_tail() {
-        let mut table = Table::with_header(&["name", "n", "note"]);
-        table.row(vec![Cell::text("数据"), Cell::number("7"), Cell::text("")]);
-        table.row(vec![Cell::text("x"), Cell::number("123"), Cell::text("y")]);
-        assert_eq!(table.render(Paint::PLAIN), "name    n  note\n数据    7\nx     123  y\n");
+        let mut table = TextTable::with_header(&["name", "n", "note"]);
+        table.add_row(vec![TableCell::text("数据"), TableCell::number("7"), TableCell::text("")]);
+        table.add_row(vec![TableCell::text("x"), TableCell::number("123"), TableCell::text("y")]);
+        assert_eq!(table.render(StreamPaint::PLAIN), "name    n  note\n数据    7\nx     123  y\n");
     }
 
     #[test]
     fn a_name_cannot_move_the_cursor_and_long_ones_are_cut() {
-        let mut table = Table::default();
-        table.row(vec![Cell::text("a\x1b[2Jb\nc"), Cell::text("abcdefgh").at_most(5)]);
-        assert_eq!(table.render(Paint::PLAIN), "a\u{fffd}[2Jb\u{fffd}c  abcd…\n");
+        let mut table = TextTable::default();
+        table.add_row(vec![TableCell::text("a\x1b[2Jb\nc"), TableCell::text("abcdefgh").truncated(5)]);
+        assert_eq!(table.render(StreamPaint::PLAIN), "a\u{fffd}[2Jb\u{fffd}c  abcd…\n");
     }
 }

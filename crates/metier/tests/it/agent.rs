@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::Place;
-use metier_prom::{Format, Limits, Sample, Scrape, read};
+use metier_prom::{ExpositionFormat, MetricSample, ScrapeLimits, ScrapedPage, parse_page};
 
 /// The agent, ended with the test.
 struct Agent {
@@ -39,16 +39,17 @@ impl Agent {
         answer.split_once("\r\n\r\n").unwrap().1.to_string()
     }
 
-    fn scrape(&self) -> Scrape {
+    fn scrape(&self) -> ScrapedPage {
         let page = self.page("text/plain");
-        read(page.as_bytes(), Format::Text, &Limits::default())
+        parse_page(page.as_bytes(), ExpositionFormat::Text, &ScrapeLimits::default())
             .unwrap_or_else(|error| panic!("{error}\n{page}"))
     }
 
     /// The sample of a family with these labels.
-    fn find(&self, name: &str, labels: &[(&str, &str)]) -> Option<Sample> {
+    fn find(&self, name: &str, labels: &[(&str, &str)]) -> Option<MetricSample> {
         let scrape = self.scrape();
-        let fits = |sample: &&Sample| labels.iter().all(|(name, value)| sample.label(name) == Some(value));
+        let fits =
+            |sample: &&MetricSample| labels.iter().all(|(name, value)| sample.label(name) == Some(value));
         scrape.family(name)?.samples.iter().find(fits).cloned()
     }
 }
@@ -157,7 +158,7 @@ fn the_page_of_this_host_is_right_in_both_formats() {
     let agent = Agent::start(&place, &["--engine", "none", "--location", "city=Pisa,latitude=43.7"], &[]);
     promtool(&agent.page("text/plain"));
     let open = agent.page("application/openmetrics-text;version=1.0.0");
-    let open = read(open.as_bytes(), Format::OpenMetrics, &Limits::default())
+    let open = parse_page(open.as_bytes(), ExpositionFormat::OpenMetrics, &ScrapeLimits::default())
         .unwrap_or_else(|e| panic!("{e}\n{open}"));
     assert!(open.family("metier_agent_cpu_seconds").is_some(), "a counter's family has no suffix there");
     let own = agent.find("metier_process_instances", &[("command", "metier")]);

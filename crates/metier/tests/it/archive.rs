@@ -281,7 +281,7 @@ fn damage_is_refused_in_one_line_and_half_an_archive_always() {
     let good = std::fs::read(fixture()).unwrap();
     // The same damage in every run of the test.
     let mut generator = SplitMix64::new(0x6d65_7469_6572);
-    let mut random = |below: usize| generator.below(below);
+    let mut random = |below: usize| generator.next_below(below);
     for round in 0..150 {
         let mut bad = good.clone();
         match round % 4 {

@@ -49,7 +49,7 @@ impl KillTimes {
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.0.next() % end
+        self.0.next_u64() % end
     }
 
     fn between(&mut self, low_us: u64, high_us: u64) -> Duration {

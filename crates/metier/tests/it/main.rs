@@ -24,6 +24,7 @@ mod latency;
 mod listen;
 mod look;
 mod module_cycles;
+mod names;
 #[path = "../../../metier-onnx/tests/it/common/mod.rs"]
 mod onnx;
 mod passport;
@@ -39,6 +40,7 @@ mod runfile;
 mod schema;
 mod session;
 mod settings;
+mod source_file;
 mod split;
 mod trend;
 mod up;

@@ -5,53 +5,23 @@
 //! The reader is a tokenizer, not a compiler: paths that macros assemble, and names that the crate's root re-exports,
 //! are not followed.
 
-mod imports;
-
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::crate_table::{CrateGraph as ModuleGraph, root, shortest_cycle};
-use imports::{SourceFile, imports, test_modules};
-
-/// The Rust files below a folder, as paths relative to `src`, without tests.
-fn source_files(src: &Path, folder: &Path, files: &mut Vec<(PathBuf, String)>) {
-    let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    entries.sort();
-    for path in entries {
-        if path.is_dir() {
-            source_files(src, &path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            files.push((path.strip_prefix(src).unwrap().to_path_buf(), text));
-        }
-    }
-}
-
-/// The module path of a file: `a/b.rs` and `a/b/mod.rs` are both `a`, `b`; the crate's root is empty.
-fn module_path(file: &Path) -> Vec<String> {
-    let mut path: Vec<String> =
-        file.with_extension("").iter().map(|part| part.to_str().unwrap().to_string()).collect();
-    if path.last().is_some_and(|name| name == "mod") || path == ["lib"] || path == ["main"] {
-        path.pop();
-    }
-    path
-}
+use crate::source_file::{SourceFile, imports, is_product, module_path, rust_files};
 
 /// The import graph of a crate's top-level modules, and for each import the first place that has it.
 fn module_graph(files: &[(PathBuf, String)]) -> (ModuleGraph, Vec<(String, String, String)>) {
     let parsed: Vec<SourceFile> =
         files.iter().map(|(file, text)| SourceFile::new(module_path(file), text)).collect();
-    let tests: BTreeSet<Vec<String>> = parsed.iter().flat_map(test_modules).collect();
-    let is_test = |path: &[String]| {
-        path.iter().any(|name| name == "tests") || (1..=path.len()).any(|end| tests.contains(&path[..end]))
-    };
-    let of_product = || parsed.iter().filter(|file| !file.path.is_empty() && !is_test(&file.path));
+    let is_product = is_product(&parsed);
+    let of_product = || parsed.iter().filter(|file| !file.path.is_empty() && is_product(file));
     let mut graph: ModuleGraph = of_product().map(|file| (file.path[0].clone(), BTreeSet::new())).collect();
     let known: BTreeSet<String> = graph.keys().cloned().collect();
     let mut places = Vec::new();
     for (file, (name, _)) in parsed.iter().zip(files) {
-        if file.path.is_empty() || is_test(&file.path) {
+        if file.path.is_empty() || !is_product(file) {
             continue;
         }
         let from = &file.path[0];
@@ -80,8 +50,7 @@ fn cycles_of_all_crates() -> Vec<(String, Option<String>)> {
     let mut found: Vec<_> = crates
         .map(|entry| {
             let folder = entry.unwrap().path();
-            let (src, mut files) = (folder.join("src"), Vec::new());
-            source_files(&src, &src, &mut files);
+            let files = rust_files(&folder.join("src"));
             (folder.file_name().unwrap().to_str().unwrap().to_string(), import_cycle(&files))
         })
         .collect();

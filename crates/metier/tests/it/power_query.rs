@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// Two days ago on the hour: inside of what Prometheus keeps, and whole blocks.
 fn start() -> i64 {
-    let now = metier_types::Timestamp::now().as_second();
+    let now = metier_types::UtcTimestamp::now().as_second();
     (now - 2 * 86_400) / 7200 * 7200
 }
 
@@ -105,7 +105,7 @@ impl Prometheus {
 }
 
 fn times(start: i64) -> [String; 2] {
-    [start, start + 597].map(|second| metier_types::Timestamp::from_second(second).unwrap().to_string())
+    [start, start + 597].map(|second| metier_types::UtcTimestamp::from_second(second).unwrap().to_string())
 }
 
 #[test]

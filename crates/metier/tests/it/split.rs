@@ -6,24 +6,24 @@ use std::path::Path;
 
 use crate::common::{self, Place};
 use metier_onnx::DataType;
-use metier_onnx::build::{Builder, Setting};
+use metier_onnx::graph_builder::{AttributeValue, GraphBuilder};
 use serde_json::Value;
 
 /// A large picture that is made small at once, and much to compute after that.
 fn funnel() -> Vec<u8> {
-    let mut made = Builder::new(11);
-    let x = made.input(DataType::Float, &[1, 3, 64, 64]);
-    let list = |sizes: &[i64]| Setting::Integers(sizes.to_vec());
+    let mut made = GraphBuilder::new(11);
+    let x = made.add_input(DataType::Float, &[1, 3, 64, 64]);
+    let list = |sizes: &[i64]| AttributeValue::Integers(sizes.to_vec());
     let pool = [("kernel_shape", list(&[8, 8])), ("strides", list(&[8, 8]))];
-    let mut at = made.node("AveragePool", &[&x], &pool);
+    let mut at = made.encode_node("AveragePool", &[&x], &pool);
     for (channels, before) in [(256, 3), (512, 256), (512, 512)] {
-        let weights = made.weights(&[channels, before, 3, 3], before * 9);
+        let weights = made.add_weights(&[channels, before, 3, 3], before * 9);
         let conv = [("kernel_shape", list(&[3, 3])), ("pads", list(&[1; 4])), ("strides", list(&[1, 1]))];
-        at = made.node("Conv", &[&at, &weights], &conv);
-        at = made.node("Relu", &[&at], &[]);
+        at = made.encode_node("Conv", &[&at, &weights], &conv);
+        at = made.encode_node("Relu", &[&at], &[]);
     }
-    let result = made.node("GlobalAveragePool", &[&at], &[]);
-    made.output(&result);
+    let result = made.encode_node("GlobalAveragePool", &[&at], &[]);
+    made.add_output(&result);
     made.finish()
 }
 
@@ -55,7 +55,7 @@ fn run(
     folder: &str,
 ) -> BTreeMap<String, String> {
     let bytes = std::fs::read(graph).unwrap();
-    let model = metier_onnx::read(&bytes, &metier_onnx::Limits::default()).unwrap();
+    let model = metier_onnx::read_onnx(&bytes, &metier_onnx::OnnxLimits::default()).unwrap();
     let mut words: Vec<String> =
         ["bench", graph, "--repeat", "1", "--least", "0", "--no-store", "--outputs", folder]
             .map(String::from)

@@ -2,54 +2,58 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use metier_place::{Aged, MissingFact, PrometheusNode};
-use metier_prom::query::{Metric, Reading};
-use metier_types::{Bytes, Ratio, Seconds, Timestamp};
+use metier_place::{AgedValue, MissingFact, PrometheusNode};
+use metier_prom::query::{InstantSample, MetricLabels};
+use metier_types::{Bytes, Ratio, Seconds, UtcTimestamp};
 
-use super::ask::{Answers, KIND};
-use super::naming::{Naming, Whose};
-use super::{MOST_NODES, PrometheusSnapshot, SampleAges};
+use super::node_naming::{NodeNaming, SeriesOwner};
+use super::queries::{KIND_LABEL, NodeQueryAnswers};
+use super::{MAX_NODES, PrometheusSnapshot, SampleAges};
 
 /// What was read of one node before it is judged.
 #[derive(Default)]
-struct Gathered {
-    device: Option<Metric>,
+struct GatheredNode {
+    device: Option<MetricLabels>,
     models: BTreeSet<String>,
     cores: Option<f64>,
     counted_cores: Option<f64>,
     memory: Option<f64>,
     available: Option<f64>,
     /// Size and free bytes by file system.
-    disks: BTreeMap<Metric, (Option<f64>, Option<f64>)>,
-    loads: Vec<Load>,
+    disks: BTreeMap<MetricLabels, (Option<f64>, Option<f64>)>,
+    loads: Vec<NodeLoad>,
     /// Freshest sample by kind, in seconds of age.
     ages: BTreeMap<&'static str, f64>,
     brand: Option<String>,
     architecture: Option<String>,
 }
 
-struct Load {
+struct NodeLoad {
     value: f64,
     instance: String,
     by_address: bool,
 }
 
 /// Labels that differ between two series of the same file system.
-const NAME: &str = "__name__";
+const NAME_LABEL: &str = "__name__";
 
 /// Joins what came into a snapshot.
-pub(super) fn join(answers: Answers, patience: SampleAges) -> PrometheusSnapshot {
-    let naming = Naming::of(&answers.values);
+pub(super) fn join_nodes(answers: NodeQueryAnswers, patience: SampleAges) -> PrometheusSnapshot {
+    let naming = NodeNaming::from_readings(&answers.values);
     let at = answers.values.first().or(answers.times.first()).or(answers.loads.first());
-    let at = at.map_or_else(Timestamp::now, |reading| reading.point.at);
+    let at = at.map_or_else(UtcTimestamp::now, |reading| reading.point.at);
     let mut warnings = answers.warnings;
-    let mut nodes: BTreeMap<String, Gathered> = BTreeMap::new();
+    let mut nodes: BTreeMap<String, GatheredNode> = BTreeMap::new();
     let mut beyond = 0_usize;
-    let all = [(Part::Time, &answers.times), (Part::Load, &answers.loads), (Part::Value, &answers.values)];
+    let all = [
+        (AnswerPart::Time, &answers.times),
+        (AnswerPart::Load, &answers.loads),
+        (AnswerPart::Value, &answers.values),
+    ];
     for (part, readings) in all {
         for reading in readings {
-            let Some(whose) = naming.whose(&reading.metric) else { continue };
-            if nodes.len() >= MOST_NODES && !nodes.contains_key(&whose.name) {
+            let Some(whose) = naming.owner_of(&reading.metric) else { continue };
+            if nodes.len() >= MAX_NODES && !nodes.contains_key(&whose.name) {
                 beyond += 1;
                 continue;
             }
@@ -59,33 +63,33 @@ pub(super) fn join(answers: Answers, patience: SampleAges) -> PrometheusSnapshot
             }
             let node = nodes.entry(whose.name.clone()).or_default();
             match part {
-                Part::Value => node.take_value(reading),
-                Part::Time => node.take_time(reading),
-                Part::Load => node.take_load(reading, &whose),
+                AnswerPart::Value => node.take_value(reading),
+                AnswerPart::Time => node.take_time(reading),
+                AnswerPart::Load => node.take_load(reading, &whose),
             }
         }
     }
     if beyond > 0 {
-        warnings.push(format!("{beyond} series of nodes beyond the first {MOST_NODES} were left out"));
+        warnings.push(format!("{beyond} series of nodes beyond the first {MAX_NODES} were left out"));
     }
-    let nodes = nodes.into_iter().map(|(name, gathered)| gathered.judged(name, patience)).collect();
+    let nodes = nodes.into_iter().map(|(name, gathered)| gathered.into_node(name, patience)).collect();
     PrometheusSnapshot { at, nodes, warnings }
 }
 
-fn is_only_a_name(reading: &Reading) -> bool {
+fn is_only_a_name(reading: &InstantSample) -> bool {
     reading.metric.name() == Some("node_uname_info")
 }
 
 #[derive(Clone, Copy)]
-enum Part {
+enum AnswerPart {
     Value,
     Time,
     Load,
 }
 
-impl Gathered {
-    fn take_value(&mut self, reading: &Reading) {
-        let (metric, value) = (&reading.metric, reading.point.finite());
+impl GatheredNode {
+    fn take_value(&mut self, reading: &InstantSample) {
+        let (metric, value) = (&reading.metric, reading.point.finite_value());
         let text = |label: &str| metric.label(label).filter(|text| *text != "unknown").map(str::to_string);
         match metric.name().unwrap_or_default() {
             "char_node_device_model" => {
@@ -108,18 +112,18 @@ impl Gathered {
                 self.available = self.available.or(value);
             }
             name @ ("node_filesystem_size_bytes" | "metier_device_disk_size_bytes") => {
-                self.disks.entry(unnamed(metric, name)).or_default().0 = value;
+                self.disks.entry(without_name(metric, name)).or_default().0 = value;
             }
             name @ ("node_filesystem_avail_bytes" | "metier_device_disk_available_bytes") => {
-                self.disks.entry(unnamed(metric, name)).or_default().1 = value;
+                self.disks.entry(without_name(metric, name)).or_default().1 = value;
             }
             _ => {}
         }
     }
 
-    fn take_time(&mut self, reading: &Reading) {
-        let Some(taken) = reading.point.finite() else { return };
-        let kind = match reading.metric.label(KIND) {
+    fn take_time(&mut self, reading: &InstantSample) {
+        let Some(taken) = reading.point.finite_value() else { return };
+        let kind = match reading.metric.label(KIND_LABEL) {
             Some("device") => "device",
             Some("cpu" | "cpu-agent") => "cpu",
             Some("disk" | "disk-agent") => "disk",
@@ -131,11 +135,11 @@ impl Gathered {
         *freshest = freshest.min(age);
     }
 
-    fn take_load(&mut self, reading: &Reading, whose: &Whose) {
-        let Some(value) = reading.point.finite() else { return };
-        match reading.metric.label(KIND) {
+    fn take_load(&mut self, reading: &InstantSample, whose: &SeriesOwner) {
+        let Some(value) = reading.point.finite_value() else { return };
+        match reading.metric.label(KIND_LABEL) {
             Some("cores") => self.counted_cores = Some(value),
-            Some("cpu" | "cpu-agent") => self.loads.push(Load {
+            Some("cpu" | "cpu-agent") => self.loads.push(NodeLoad {
                 value,
                 instance: reading.metric.label("instance").unwrap_or_default().to_string(),
                 by_address: whose.by_address,
@@ -144,15 +148,15 @@ impl Gathered {
         }
     }
 
-    fn judged(self, name: String, patience: SampleAges) -> PrometheusNode {
+    fn into_node(self, name: String, patience: SampleAges) -> PrometheusNode {
         let mut missing = Vec::new();
         let model = self.model(&mut missing, patience);
         let cpu_busy = self.cpu_busy();
-        let cpu_busy = self.aged("cpu", cpu_busy, patience, &mut missing);
-        let disk_used = self.aged("disk", self.disk_used(), patience, &mut missing);
+        let cpu_busy = self.check_age("cpu", cpu_busy, patience, &mut missing);
+        let disk_used = self.check_age("disk", self.disk_used(), patience, &mut missing);
         let available =
             self.available.ok_or_else(|| "no series tells how much memory is available".to_string());
-        let memory_available = self.aged("memory", available, patience, &mut missing);
+        let memory_available = self.check_age("memory", available, patience, &mut missing);
         let label =
             |name: &str| self.device.as_ref().and_then(|device| device.label(name)).map(str::to_string);
         let whole = |value: f64| (value >= 1.0 && value <= f64::from(u32::MAX)).then_some(value as u32);
@@ -166,10 +170,10 @@ impl Gathered {
             architecture: self.architecture,
             cores: self.cores.or(self.counted_cores).and_then(whole),
             memory: self.memory.and_then(bytes),
-            cpu_busy: cpu_busy.map(|aged| Aged { value: Ratio(aged.value), age: aged.age }),
-            disk_used: disk_used.map(|aged| Aged { value: Ratio(aged.value), age: aged.age }),
+            cpu_busy: cpu_busy.map(|aged| AgedValue { value: Ratio(aged.value), age: aged.age }),
+            disk_used: disk_used.map(|aged| AgedValue { value: Ratio(aged.value), age: aged.age }),
             memory_available: memory_available
-                .map(|aged| Aged { value: Bytes(aged.value.max(0.0) as u64), age: aged.age }),
+                .map(|aged| AgedValue { value: Bytes(aged.value.max(0.0) as u64), age: aged.age }),
             missing,
         }
     }
@@ -181,10 +185,10 @@ impl Gathered {
         let why = match (&self.device, models.next(), models.next()) {
             (None, ..) => "no series char_node_device_model of this node".to_string(),
             (Some(_), None, _) => "its device model is not known".to_string(),
-            (Some(_), Some(one), Some(other)) => format!("it says to be {one:?} and {other:?}"),
+            (Some(_), Some(text), Some(other)) => format!("it says to be {text:?} and {other:?}"),
             (Some(_), Some(model), None) => match age {
                 Some(age) if age > patience.device.as_secs_f64() => {
-                    too_old("char_node_device_model", age, patience.device)
+                    too_old_reason("char_node_device_model", age, patience.device)
                 }
                 _ => return Some(model.clone()),
             },
@@ -217,18 +221,18 @@ impl Gathered {
             .ok_or_else(|| "no series tells size and free bytes of \"/\"".to_string())
     }
 
-    fn aged(
+    fn check_age(
         &self,
         what: &'static str,
         value: Result<f64, String>,
         patience: SampleAges,
         missing: &mut Vec<MissingFact>,
-    ) -> Option<Aged<f64>> {
+    ) -> Option<AgedValue<f64>> {
         let why = match (value, self.ages.get(what)) {
             (Ok(value), Some(age)) if *age <= patience.load.as_secs_f64() => {
-                return Some(Aged { value, age: Seconds(*age) });
+                return Some(AgedValue { value, age: Seconds(*age) });
             }
-            (Ok(_), Some(age)) => too_old("it", *age, patience.load),
+            (Ok(_), Some(age)) => too_old_reason("it", *age, patience.load),
             (Ok(_), None) => "Prometheus has no sample of now: its target is silent or gone".to_string(),
             (Err(why), _) => why,
         };
@@ -237,16 +241,16 @@ impl Gathered {
     }
 }
 
-fn too_old(what: &str, age: f64, most: std::time::Duration) -> String {
+fn too_old_reason(what: &str, age: f64, most: std::time::Duration) -> String {
     format!("{what} was last told {age:.0} s ago, more than {} s", most.as_secs())
 }
 
 /// The labels of a file system, without the name of the series.
-fn unnamed(metric: &Metric, name: &str) -> Metric {
+fn without_name(metric: &MetricLabels, name: &str) -> MetricLabels {
     debug_assert_eq!(metric.name(), Some(name));
     metric
         .labels()
-        .filter(|(label, _)| *label != NAME)
+        .filter(|(label, _)| *label != NAME_LABEL)
         .map(|(label, value)| (label.to_string(), value.to_string()))
         .collect()
 }

@@ -16,23 +16,23 @@
 //!   its bound is not used. A program that asks but once
 //!   takes one itself ([`once`]).
 
-mod ask;
 mod join;
-mod naming;
+mod node_naming;
+mod queries;
+mod snapshot_cache;
 #[cfg(test)]
 mod tests;
-mod warm;
 
 use std::time::Duration;
 
 use metier_place::PrometheusNode;
-use metier_types::Timestamp;
+use metier_types::UtcTimestamp;
 
-pub use ask::{ask, once};
-pub use warm::{LatestNodes, NodesUnknown, SnapshotPace, WarmNodes};
+pub use queries::{take_snapshot, take_snapshot_blocking};
+pub use snapshot_cache::{LatestNodes, NodesUnknown, SnapshotCache, SnapshotPace};
 
 /// Most nodes that are kept of one snapshot.
-pub const MOST_NODES: usize = 1000;
+pub const MAX_NODES: usize = 1000;
 
 /// How old a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Default for SampleAges {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PrometheusSnapshot {
     /// When it was, by Prometheus' clock.
-    pub at: Timestamp,
+    pub at: UtcTimestamp,
     /// The nodes, by name.
     pub nodes: Vec<PrometheusNode>,
     /// What went wrong without being one node's fault.

@@ -3,34 +3,42 @@
 use std::time::Duration;
 
 use metier_place::PrometheusNode;
-use metier_prom::query::{Metric, Point, Reading};
-use metier_types::Timestamp;
+use metier_prom::query::{InstantSample, MetricLabels, SeriesPoint};
+use metier_types::UtcTimestamp;
 
-use super::ask::{Answers, KIND};
-use super::join::join;
-use super::naming::without_port;
+use super::join::join_nodes;
+use super::node_naming::without_port;
+use super::queries::{KIND_LABEL, NodeQueryAnswers};
 use super::{PrometheusSnapshot, SampleAges};
 
 const NOW: i64 = 1_700_000_000;
 
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(seconds).unwrap()
+fn at(seconds: i64) -> UtcTimestamp {
+    UtcTimestamp::from_second(seconds).unwrap()
 }
 
-fn reading(labels: &[(&str, &str)], value: f64) -> Reading {
-    Reading { metric: labels.iter().copied().collect::<Metric>(), point: Point { at: at(NOW), value } }
+fn reading(labels: &[(&str, &str)], value: f64) -> InstantSample {
+    InstantSample {
+        metric: labels.iter().copied().collect::<MetricLabels>(),
+        point: SeriesPoint { at: at(NOW), value },
+    }
 }
 
 /// A cluster in the making.
-struct Cluster(Answers);
+struct Cluster(NodeQueryAnswers);
 
 impl Cluster {
     fn new() -> Self {
-        Self(Answers { values: Vec::new(), times: Vec::new(), loads: Vec::new(), warnings: Vec::new() })
+        Self(NodeQueryAnswers {
+            values: Vec::new(),
+            times: Vec::new(),
+            loads: Vec::new(),
+            warnings: Vec::new(),
+        })
     }
 
     fn timed(&mut self, kind: &str, labels: &[(&str, &str)], age: i64) {
-        let labels: Vec<(&str, &str)> = labels.iter().copied().chain([(KIND, kind)]).collect();
+        let labels: Vec<(&str, &str)> = labels.iter().copied().chain([(KIND_LABEL, kind)]).collect();
         self.0.times.push(reading(&labels, (NOW - age) as f64));
     }
 
@@ -61,7 +69,7 @@ impl Cluster {
         let with = |extra: &[(&'static str, &'static str)]| -> Vec<(&str, &str)> {
             labels.iter().copied().chain(extra.iter().copied()).collect()
         };
-        let load_labels: Vec<_> = labels.iter().copied().chain([(KIND, "cpu")]).collect();
+        let load_labels: Vec<_> = labels.iter().copied().chain([(KIND_LABEL, "cpu")]).collect();
         self.0.loads.push(reading(&load_labels, load));
         self.0.values.push(reading(&with(&[("__name__", "node_memory_MemAvailable_bytes")]), 5e8));
         self.timed("cpu", &labels, age);
@@ -93,7 +101,7 @@ impl Cluster {
 
     fn joined(&mut self) -> PrometheusSnapshot {
         let answers = std::mem::replace(&mut self.0, Self::new().0);
-        join(answers, SampleAges { load: Duration::from_secs(60), device: Duration::from_secs(300) })
+        join_nodes(answers, SampleAges { load: Duration::from_secs(60), device: Duration::from_secs(300) })
     }
 }
 

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use metier_device::identity;
-use metier_linux::Roots;
-use metier_measure::spec::{Mount, PodSpec, Pull, Target};
-use metier_measure::{Error, Finished, Options, Recorder, Session, Spec};
+use metier_linux::KernelRoots;
+use metier_measure::spec::{BindMount, PodSpec, PullPolicy, RunTarget};
+use metier_measure::{Error, FinishedRun, MeasureOptions, MeasureSession, RunRecorder, RunSpec};
 use metier_types::{ArtefactRef, Bytes, ProcessTree, Run, RunId, Series};
 
 /// The lab's cluster; without it a test says so and passes.
@@ -23,15 +23,15 @@ pub fn cluster() -> Option<PathBuf> {
 }
 
 /// A run of `sh -c SCRIPT` in the lab's image.
-pub fn shell(kubeconfig: &std::path::Path, script: &str) -> Spec {
-    let mut spec = Spec::of(Target::Pod(PodSpec {
+pub fn shell(kubeconfig: &std::path::Path, script: &str) -> RunSpec {
+    let mut spec = RunSpec::for_target(RunTarget::Pod(PodSpec {
         image: "busybox:local".into(),
         entrypoint: Some(vec!["sh".into(), "-c".into()]),
         arguments: vec![script.into()],
         kubeconfig: Some(kubeconfig.into()),
         // Named, because other tests make nodes: with more than one it is not known before the start where a pod goes.
         node: Some("localhost".into()),
-        pull: Pull::Never,
+        pull: PullPolicy::Never,
         ..PodSpec::default()
     }));
     spec.grace = Duration::from_secs(1);
@@ -41,14 +41,14 @@ pub fn shell(kubeconfig: &std::path::Path, script: &str) -> Spec {
 }
 
 /// The same on a node that is treated as another machine.
-pub fn elsewhere(kubeconfig: &std::path::Path, script: &str) -> Spec {
+pub fn elsewhere(kubeconfig: &std::path::Path, script: &str) -> RunSpec {
     let mut spec = shell(kubeconfig, script);
     pod_of(&mut spec).as_elsewhere = true;
     spec
 }
 
 /// Makes it a run of a program that knows what it uses itself, for 0.3 s; false where that is not built.
-pub fn burn(spec: &mut Spec) -> bool {
+pub fn burn(spec: &mut RunSpec) -> bool {
     let beside = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("metier-burn");
     let burn = std::env::var_os("METIER_BURN").map_or(beside, PathBuf::from);
     if !burn.exists() {
@@ -62,19 +62,19 @@ pub fn burn(spec: &mut Spec) -> bool {
     for (source, target) in
         [(folder, "/burn"), ("/lib".into(), "/lib"), ("/lib64".into(), "/lib64"), ("/usr".into(), "/usr")]
     {
-        spec.mounts.push(Mount { source, target: target.into(), read_only: true });
+        spec.mounts.push(BindMount { source, target: target.into(), read_only: true });
     }
     true
 }
 
 /// The CPU time that the program of [`burn`] says it used, in seconds.
 pub fn burnt(memory: &Memory) -> f64 {
-    let report: serde_json::Value = serde_json::from_str(&memory.text(metier_cluster::LOG)).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&memory.text(metier_cluster::LOG_ARTEFACT)).unwrap();
     report["cpu_nanoseconds"].as_u64().unwrap() as f64 / 1e9
 }
 
 /// Waits until the pod of a run has written `up`; gives its name and uid.
-pub fn until_up(spec: &Spec) -> (String, String) {
+pub fn until_up(spec: &RunSpec) -> (String, String) {
     let label = format!("metier.run={}", spec.id.unwrap());
     until("the pod's log", || {
         let path = "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.phase}{end}";
@@ -87,24 +87,24 @@ pub fn until_up(spec: &Spec) -> (String, String) {
 }
 
 /// Runs it, and asks it to stop as soon as it has begun.
-pub fn run_and_stop(spec: &Spec, folder: &std::path::Path) -> Finished {
+pub fn run_and_stop(spec: &RunSpec, folder: &std::path::Path) -> FinishedRun {
     let mut session = session(folder);
     let stopper = session.stopper();
     let mut memory = Memory { on_begin: Some(Box::new(move || stopper.stop(15))), ..Memory::default() };
-    metier_cluster::run(&mut session, spec, &mut memory).unwrap()
+    metier_cluster::run_pod(&mut session, spec, &mut memory).unwrap()
 }
 
-pub fn pod_of(spec: &mut Spec) -> &mut PodSpec {
+pub fn pod_of(spec: &mut RunSpec) -> &mut PodSpec {
     match &mut spec.target {
-        Target::Pod(pod) => pod,
+        RunTarget::Pod(pod) => pod,
         other => panic!("{other:?} is no pod"),
     }
 }
 
-pub fn session(folder: &std::path::Path) -> Session {
-    let roots = Roots::default();
-    let device = identity::this(&roots, None).unwrap();
-    Session::open(Options { roots, runtime_dir: folder.into(), device }).unwrap()
+pub fn session(folder: &std::path::Path) -> MeasureSession {
+    let roots = KernelRoots::default();
+    let device = identity::identify_device(&roots, None).unwrap();
+    MeasureSession::open(MeasureOptions { roots, runtime_dir: folder.into(), device }).unwrap()
 }
 
 /// Keeps everything in memory.
@@ -124,8 +124,8 @@ impl Memory {
     }
 }
 
-impl Recorder for Memory {
-    fn begin(&mut self, _: &Run) -> Result<(), Error> {
+impl RunRecorder for Memory {
+    fn begin_run(&mut self, _: &Run) -> Result<(), Error> {
         self.begun += 1;
         if let Some(act) = &mut self.on_begin {
             act();
@@ -133,13 +133,13 @@ impl Recorder for Memory {
         Ok(())
     }
 
-    fn samples(&mut self, _: RunId, chunk: Vec<Series>) {
+    fn record_samples(&mut self, _: RunId, chunk: Vec<Series>) {
         self.series.extend(chunk.iter().map(|series| series.name.clone()));
         self.samples +=
             chunk.iter().filter(|series| series.name == "use").map(|s| s.times.len()).sum::<usize>();
     }
 
-    fn artefact(
+    fn store_artefact(
         &mut self,
         _: RunId,
         name: &str,
@@ -148,35 +148,39 @@ impl Recorder for Memory {
     ) -> Result<Option<ArtefactRef>, Error> {
         let mut bytes = Vec::new();
         content.read_to_end(&mut bytes).map_err(|reason| Error::Read { path: name.into(), reason })?;
-        let artefact =
-            ArtefactRef::new(name, media, metier_store::digest::of_bytes(&bytes), Bytes(bytes.len() as u64));
+        let artefact = ArtefactRef::new(
+            name,
+            media,
+            metier_store::digest::digest_bytes(&bytes),
+            Bytes(bytes.len() as u64),
+        );
         self.files.insert(name.into(), bytes);
         Ok(Some(artefact))
     }
 
-    fn finish(&mut self, run: &mut Run, _: &ProcessTree) -> Result<(), Error> {
+    fn finish_run(&mut self, run: &mut Run, _: &ProcessTree) -> Result<(), Error> {
         self.finished = Some(run.clone());
         Ok(())
     }
 }
 
 /// Runs it, and checks that nothing is left of it.
-pub fn run(spec: &Spec) -> (Finished, Memory) {
+pub fn run(spec: &RunSpec) -> (FinishedRun, Memory) {
     let mut memory = Memory::default();
     let finished = run_with(spec, &mut memory);
     (finished, memory)
 }
 
-pub fn run_with(spec: &Spec, memory: &mut Memory) -> Finished {
+pub fn run_with(spec: &RunSpec, memory: &mut Memory) -> FinishedRun {
     let folder = tempfile::Builder::new().prefix("metier-cluster-").tempdir().unwrap();
-    let finished = metier_cluster::run(&mut session(folder.path()), spec, memory).unwrap();
+    let finished = metier_cluster::run_pod(&mut session(folder.path()), spec, memory).unwrap();
     assert_eq!(memory.finished.as_ref(), Some(&finished.run), "what is told is what is kept");
     nothing_is_left(spec, folder.path());
     finished
 }
 
 /// No object, no control group and no file of the run is there any more.
-pub fn nothing_is_left(spec: &Spec, folder: &std::path::Path) {
+pub fn nothing_is_left(spec: &RunSpec, folder: &std::path::Path) {
     let id = spec.id.unwrap();
     let label = format!("metier.run={id}");
     // A busy kubelet may take its time to let go of a pod that is being deleted.
@@ -189,8 +193,8 @@ pub fn nothing_is_left(spec: &Spec, folder: &std::path::Path) {
 }
 
 /// What `kubectl` says, on standard output.
-pub fn kubectl(spec: &Spec, arguments: &[&str]) -> String {
-    let Target::Pod(pod) = &spec.target else { panic!("no pod") };
+pub fn kubectl(spec: &RunSpec, arguments: &[&str]) -> String {
+    let RunTarget::Pod(pod) = &spec.target else { panic!("no pod") };
     let output = Command::new("kubectl")
         .arg("--kubeconfig")
         .arg(pod.kubeconfig.as_ref().unwrap())

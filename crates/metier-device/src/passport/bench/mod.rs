@@ -1,7 +1,7 @@
 //! Micro-benchmarks that fill this device's passport in bounded time.
 //!
 //! Each part is one file with one function of the same signature, and has an entry with its share
-//! of the time in [`PARTS`]. A part measures several times and keeps the best result and the
+//! of the time in [`BENCH_PARTS`]. A part measures several times and keeps the best result and the
 //! spread, because other load only slows a machine down. A part that fails adds an entry to
 //! `missing`; the others continue.
 
@@ -11,23 +11,23 @@ mod kernel;
 mod latency;
 mod spawn;
 mod storage;
-mod team;
+mod thread_team;
 mod throttling;
 mod working_set;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use metier_types::{Device, Missing, Origin, Passport};
+use metier_types::{Device, MissingReason, Passport, PassportOrigin};
 
 use crate::Error;
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 use metier_linux::host::HostMeter;
 
 /// Settings of a passport benchmark.
-pub struct Plan<'a> {
+pub struct PassportBenchPlan<'a> {
     /// Roots of the kernel's files.
-    pub roots: &'a Roots,
+    pub roots: &'a KernelRoots,
     /// Approximate total duration in seconds.
     pub seconds: f64,
     /// Folder whose storage is measured; `None` skips storage.
@@ -36,16 +36,16 @@ pub struct Plan<'a> {
     pub progress: &'a dyn Fn(&str, f64),
 }
 
-impl Plan<'_> {
+impl PassportBenchPlan<'_> {
     /// Allowed values of `seconds`.
-    pub const SECONDS: std::ops::RangeInclusive<f64> = 1.0..=3600.0;
+    pub const ALLOWED_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=3600.0;
     /// Default of `seconds`.
-    pub const USUAL_SECONDS: f64 = 30.0;
+    pub const DEFAULT_SECONDS: f64 = 30.0;
 }
 
 /// Shared context of the parts.
-struct Bench<'a> {
-    plan: &'a Plan<'a>,
+struct BenchContext<'a> {
+    plan: &'a PassportBenchPlan<'a>,
     host: HostMeter,
     /// Thread counts to measure with: 1, 2, 4 … and all.
     threads: Vec<u32>,
@@ -53,10 +53,10 @@ struct Bench<'a> {
     time: Duration,
 }
 
-type Part = fn(&mut Bench, &mut Passport);
+type BenchPart = fn(&mut BenchContext, &mut Passport);
 
 /// Name, share of the time, and measuring function of each part.
-const PARTS: [(&str, f64, Part); 6] = [
+const BENCH_PARTS: [(&str, f64, BenchPart); 6] = [
     ("compute", 0.25, compute::measure),
     ("memory bandwidth", 0.22, bandwidth::measure),
     ("memory latency", 0.10, latency::measure),
@@ -66,19 +66,20 @@ const PARTS: [(&str, f64, Part); 6] = [
 ];
 
 /// Measures the passport of this device.
-pub fn bench(device: Device, plan: &Plan) -> Result<Passport, Error> {
-    if !Plan::SECONDS.contains(&plan.seconds) {
+pub fn measure_passport(device: Device, plan: &PassportBenchPlan) -> Result<Passport, Error> {
+    if !PassportBenchPlan::ALLOWED_SECONDS.contains(&plan.seconds) {
         let got = plan.seconds.to_string();
         return Err(Error::Value { field: "--seconds", got, want: "a number from 1 to 3600" });
     }
     let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
     let mut host = HostMeter::open(plan.roots);
-    let load = host.reading().load1;
-    let mut bench = Bench { plan, host, threads: team::sizes(all), time: Duration::ZERO };
-    let mut passport = Passport::of(device, Origin::Measured);
-    passport.sources.push(format!("metier {} ({} build)", env!("CARGO_PKG_VERSION"), build()));
+    let load = host.read().load1;
+    let mut bench =
+        BenchContext { plan, host, threads: thread_team::thread_counts(all), time: Duration::ZERO };
+    let mut passport = Passport::without_figures(device, PassportOrigin::Measured);
+    passport.sources.push(format!("metier {} ({} build)", env!("CARGO_PKG_VERSION"), build_profile()));
     let mut done = 0.0;
-    for (name, share, measure) in PARTS {
+    for (name, share, measure) in BENCH_PARTS {
         (plan.progress)(name, done);
         bench.time = Duration::from_secs_f64(plan.seconds * share);
         measure(&mut bench, &mut passport);
@@ -91,7 +92,7 @@ pub fn bench(device: Device, plan: &Plan) -> Result<Passport, Error> {
         );
         passport.notes.push(text);
     }
-    if build() == "debug" && compute::is_plain() {
+    if build_profile() == "debug" && compute::uses_plain_loops() {
         passport
             .notes
             .push("A debug build without assembly loops for this processor: compute is far too low.".into());
@@ -99,13 +100,13 @@ pub fn bench(device: Device, plan: &Plan) -> Result<Passport, Error> {
     Ok(passport)
 }
 
-fn build() -> &'static str {
+fn build_profile() -> &'static str {
     if cfg!(debug_assertions) { "debug" } else { "release" }
 }
 
 /// Best and worst of a measurement's repetitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Spread {
+struct RepetitionSpread {
     best: f64,
     worst: f64,
 }
@@ -113,9 +114,9 @@ struct Spread {
 /// Repetitions of each measurement.
 const REPETITIONS: u32 = 5;
 
-impl Spread {
+impl RepetitionSpread {
     /// From rates, where more is better; `None` without a positive finite rate.
-    fn of_rates(rates: impl IntoIterator<Item = f64>) -> Option<Self> {
+    fn from_rates(rates: impl IntoIterator<Item = f64>) -> Option<Self> {
         let of = |best: f64, worst: f64| Self { best, worst };
         let sensible = rates.into_iter().filter(|rate| rate.is_finite() && *rate > 0.0);
         sensible.fold(None, |spread: Option<Self>, rate| {
@@ -124,9 +125,9 @@ impl Spread {
     }
 
     /// From times, where less is better.
-    fn of_times(times: impl IntoIterator<Item = f64>) -> Option<Self> {
+    fn from_times(times: impl IntoIterator<Item = f64>) -> Option<Self> {
         let rates = times.into_iter().map(f64::recip);
-        Self::of_rates(rates).map(|rates| Self { best: rates.best.recip(), worst: rates.worst.recip() })
+        Self::from_rates(rates).map(|rates| Self { best: rates.best.recip(), worst: rates.worst.recip() })
     }
 
     /// Relative difference between best and worst: 0 if all are equal, 0.5 for a halved rate, 1 for
@@ -136,9 +137,9 @@ impl Spread {
     }
 }
 
-impl Bench<'_> {
+impl BenchContext<'_> {
     /// Duration of one repetition for a part with `cases` cases.
-    fn slice(&self, cases: usize) -> Duration {
+    fn repetition_time(&self, cases: usize) -> Duration {
         (self.time / (cases.max(1) as u32 * REPETITIONS))
             .clamp(Duration::from_millis(1), Duration::from_secs(1))
     }
@@ -149,8 +150,8 @@ impl Bench<'_> {
     }
 }
 
-fn miss(passport: &mut Passport, field: &str, reason: impl Into<String>) {
-    passport.missing.insert(field.into(), Missing::because(reason));
+fn mark_missing(passport: &mut Passport, field: &str, reason: impl Into<String>) {
+    passport.missing.insert(field.into(), MissingReason::without_fix(reason));
 }
 
 #[cfg(test)]

@@ -5,16 +5,16 @@ use std::time::Instant;
 
 use metier_types::{Passport, Seconds};
 
-use super::{Bench, Spread, miss};
+use super::{BenchContext, RepetitionSpread, mark_missing};
 
 /// Largest number of processes started.
-const MOST: usize = 400;
+const MAX_SPAWNS: usize = 400;
 
-/// See [`super::PARTS`].
-pub fn measure(bench: &mut Bench, passport: &mut Passport) {
+/// See [`super::BENCH_PARTS`].
+pub fn measure(bench: &mut BenchContext, passport: &mut Passport) {
     let deadline = bench.deadline();
     let mut times = Vec::new();
-    while times.is_empty() || (times.len() < MOST && Instant::now() < deadline) {
+    while times.is_empty() || (times.len() < MAX_SPAWNS && Instant::now() < deadline) {
         let start = Instant::now();
         let ended = Command::new("true")
             .stdin(Stdio::null())
@@ -25,11 +25,15 @@ pub fn measure(bench: &mut Bench, passport: &mut Passport) {
             .status();
         match ended {
             Ok(status) if status.success() => times.push(start.elapsed().as_secs_f64()),
-            Ok(status) => return miss(passport, "spawn_seconds", format!("`true` ended with {status}")),
-            Err(reason) => return miss(passport, "spawn_seconds", format!("cannot start `true`: {reason}")),
+            Ok(status) => {
+                return mark_missing(passport, "spawn_seconds", format!("`true` ended with {status}"));
+            }
+            Err(reason) => {
+                return mark_missing(passport, "spawn_seconds", format!("cannot start `true`: {reason}"));
+            }
         }
     }
-    if let Some(spread) = Spread::of_times(times) {
+    if let Some(spread) = RepetitionSpread::from_times(times) {
         passport.spawn_seconds = Some(Seconds(spread.best));
         passport.spawn_spread_ratio = Some(spread.ratio());
     }

@@ -11,48 +11,50 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use metier_types::random::SplitMix64;
-use metier_types::{Bytes, Extra, Passport, Seconds, StorageRate};
+use metier_types::{Bytes, ExtraFields, Passport, Seconds, StorageRate};
 
-use super::{Bench, Spread, miss};
+use super::{BenchContext, RepetitionSpread, mark_missing};
 
 /// Bytes per write and read; also the memory alignment for direct reads.
-const BLOCK: usize = 1 << 20;
+const BLOCK_BYTES: usize = 1 << 20;
 /// Largest file size; the file also uses at most a tenth of the free space.
-const LARGEST: u64 = 256 << 20;
-const SMALLEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
+const MIN_FILE_BYTES: u64 = 4 << 20;
 /// Passes of each of writing and reading.
 const PASSES: u32 = 3;
 /// Largest number of small synced writes.
-const MOST_SYNCS: usize = 200;
+const MAX_SYNCS: usize = 200;
 
-/// See [`super::PARTS`].
-pub fn measure(bench: &mut Bench, passport: &mut Passport) {
+/// See [`super::BENCH_PARTS`].
+pub fn measure(bench: &mut BenchContext, passport: &mut Passport) {
     let Some(folder) = bench.plan.folder.clone() else {
-        return miss(passport, "storage", "there is no folder to write to");
+        return mark_missing(passport, "storage", "there is no folder to write to");
     };
-    match storage(&folder, bench.time) {
+    match measure_storage(&folder, bench.time) {
         Ok((rate, reasons)) => {
-            reasons.into_iter().for_each(|(field, reason)| miss(passport, field, reason));
+            reasons.into_iter().for_each(|(field, reason)| mark_missing(passport, field, reason));
             passport.storage = Some(rate);
         }
-        Err(reason) => miss(passport, "storage", format!("cannot write in {}: {reason}", folder.display())),
+        Err(reason) => {
+            mark_missing(passport, "storage", format!("cannot write in {}: {reason}", folder.display()))
+        }
     }
 }
 
-type Reasons = Vec<(&'static str, String)>;
+type MissingReasons = Vec<(&'static str, String)>;
 
-fn storage(folder: &Path, time: Duration) -> io::Result<(StorageRate, Reasons)> {
+fn measure_storage(folder: &Path, time: Duration) -> io::Result<(StorageRate, MissingReasons)> {
     std::fs::create_dir_all(folder)?;
-    let (file_system, free) = file_system(folder)?;
-    let size = (free / 10).min(LARGEST) / BLOCK as u64 * BLOCK as u64;
-    if size < SMALLEST {
+    let (file_system, free) = probe_file_system(folder)?;
+    let size = (free / 10).min(MAX_FILE_BYTES) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
+    if size < MIN_FILE_BYTES {
         return Err(io::Error::other(format!("only {} are free", Bytes(free))));
     }
-    let (mut file, direct) = scratch(folder)?;
-    let mut reasons = Reasons::new();
+    let (mut file, direct) = create_scratch_file(folder)?;
+    let mut reasons = MissingReasons::new();
     let mut spreads = Vec::new();
 
-    let (size, write) = written(&mut file, size, time.mul_f64(0.45))?;
+    let (size, write) = write_passes(&mut file, size, time.mul_f64(0.45))?;
     spreads.extend(write);
     // tmpfs has no medium below the page cache.
     let read = match (file_system.as_deref(), direct) {
@@ -63,16 +65,16 @@ fn storage(folder: &Path, time: Duration) -> io::Result<(StorageRate, Reasons)> 
             ));
             None
         }
-        (_, Some(mut direct)) => read(&mut direct, size, time.mul_f64(0.35))
-            .or_else(|_| past(&mut file, size, time.mul_f64(0.35)))?,
-        (_, None) => past(&mut file, size, time.mul_f64(0.35))?,
+        (_, Some(mut direct)) => read_direct(&mut direct, size, time.mul_f64(0.35))
+            .or_else(|_| read_uncached(&mut file, size, time.mul_f64(0.35)))?,
+        (_, None) => read_uncached(&mut file, size, time.mul_f64(0.35))?,
     };
     spreads.extend(read);
-    let sync = synced(&file, time.mul_f64(0.2))?;
+    let sync = median_sync_seconds(&file, time.mul_f64(0.2))?;
     let widest = spreads
         .iter()
         .map(|spread| spread.ratio().get())
-        .fold(None, |most: Option<f64>, one| Some(most.map_or(one, |most| most.max(one))));
+        .fold(None, |most: Option<f64>, value| Some(most.map_or(value, |most| most.max(value))));
     let rate = StorageRate {
         read_bytes_per_second: read.map(|spread| spread.best),
         write_bytes_per_second: write.map(|spread| spread.best),
@@ -80,13 +82,13 @@ fn storage(folder: &Path, time: Duration) -> io::Result<(StorageRate, Reasons)> 
         file_bytes: Some(Bytes(size)),
         file_system,
         spread_ratio: widest.map(metier_types::Ratio),
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     };
     Ok((rate, reasons))
 }
 
 /// Creates an unlinked file, and opens it with `O_DIRECT` too if the file system supports that.
-fn scratch(folder: &Path) -> io::Result<(File, Option<File>)> {
+fn create_scratch_file(folder: &Path) -> io::Result<(File, Option<File>)> {
     let path = folder.join(format!(".metier-bench-{}", metier_types::RunId::new()));
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).ok();
@@ -96,12 +98,12 @@ fn scratch(folder: &Path) -> io::Result<(File, Option<File>)> {
 
 /// Repeatedly writes and syncs the whole file. If the first pass is slow, the file is shortened
 /// once.
-fn written(file: &mut File, size: u64, time: Duration) -> io::Result<(u64, Option<Spread>)> {
+fn write_passes(file: &mut File, size: u64, time: Duration) -> io::Result<(u64, Option<RepetitionSpread>)> {
     // Random bytes, which a file system cannot compress.
     let mut random = SplitMix64::new(1);
-    let mut block = vec![0_u8; BLOCK];
+    let mut block = vec![0_u8; BLOCK_BYTES];
     for word in block.chunks_exact_mut(8) {
-        word.copy_from_slice(&random.next().to_ne_bytes());
+        word.copy_from_slice(&random.next_u64().to_ne_bytes());
     }
     let deadline = Instant::now() + time;
     let (mut size, mut rates) = (size, Vec::new());
@@ -113,24 +115,24 @@ fn written(file: &mut File, size: u64, time: Duration) -> io::Result<(u64, Optio
         let (start, mut done) = (Instant::now(), 0);
         while done < size {
             file.write_all(&block)?;
-            done += BLOCK as u64;
-            if pass == 0 && done >= SMALLEST && start.elapsed() >= time / PASSES {
+            done += BLOCK_BYTES as u64;
+            if pass == 0 && done >= MIN_FILE_BYTES && start.elapsed() >= time / PASSES {
                 size = done;
             }
         }
         file.sync_data()?;
         rates.push(size as f64 / start.elapsed().as_secs_f64());
     }
-    Ok((size, Spread::of_rates(rates)))
+    Ok((size, RepetitionSpread::from_rates(rates)))
 }
 
 /// Reads through a file opened with `O_DIRECT`.
-fn read(file: &mut File, size: u64, time: Duration) -> io::Result<Option<Spread>> {
+fn read_direct(file: &mut File, size: u64, time: Duration) -> io::Result<Option<RepetitionSpread>> {
     // `O_DIRECT` reads need aligned memory.
-    let mut memory = vec![0_u8; BLOCK + 4096];
+    let mut memory = vec![0_u8; BLOCK_BYTES + 4096];
     let from = memory.as_ptr().align_offset(4096);
-    let block = &mut memory[from..from + BLOCK];
-    passes(size, time, |left| {
+    let block = &mut memory[from..from + BLOCK_BYTES];
+    read_passes(size, time, |left| {
         if left == size {
             file.rewind()?;
         }
@@ -139,9 +141,9 @@ fn read(file: &mut File, size: u64, time: Duration) -> io::Result<Option<Spread>
 }
 
 /// Reads through the page cache after dropping the file from it.
-fn past(file: &mut File, size: u64, time: Duration) -> io::Result<Option<Spread>> {
-    let mut block = vec![0_u8; BLOCK];
-    passes(size, time, |left| {
+fn read_uncached(file: &mut File, size: u64, time: Duration) -> io::Result<Option<RepetitionSpread>> {
+    let mut block = vec![0_u8; BLOCK_BYTES];
+    read_passes(size, time, |left| {
         if left == size {
             file.rewind()?;
             // SAFETY: the descriptor is open; the call only gives advice.
@@ -151,11 +153,11 @@ fn past(file: &mut File, size: u64, time: Duration) -> io::Result<Option<Spread>
     })
 }
 
-fn passes(
+fn read_passes(
     size: u64,
     time: Duration,
     mut one: impl FnMut(u64) -> io::Result<usize>,
-) -> io::Result<Option<Spread>> {
+) -> io::Result<Option<RepetitionSpread>> {
     let deadline = Instant::now() + time;
     let mut rates = Vec::new();
     while rates.is_empty() || (rates.len() < PASSES as usize && Instant::now() < deadline) {
@@ -168,15 +170,15 @@ fn passes(
         }
         rates.push((size - left) as f64 / start.elapsed().as_secs_f64());
     }
-    Ok(Spread::of_rates(rates))
+    Ok(RepetitionSpread::from_rates(rates))
 }
 
 /// Median time of a small synced write; the minimum would reflect rare fast writes only.
-fn synced(file: &File, time: Duration) -> io::Result<Option<f64>> {
+fn median_sync_seconds(file: &File, time: Duration) -> io::Result<Option<f64>> {
     let deadline = Instant::now() + time;
     let block = [7_u8; 4096];
     let mut times = Vec::new();
-    while times.is_empty() || (times.len() < MOST_SYNCS && Instant::now() < deadline) {
+    while times.is_empty() || (times.len() < MAX_SYNCS && Instant::now() < deadline) {
         let start = Instant::now();
         file.write_all_at(&block, (times.len() % 16 * block.len()) as u64)?;
         file.sync_data()?;
@@ -187,7 +189,7 @@ fn synced(file: &File, time: Duration) -> io::Result<Option<f64>> {
 }
 
 /// File system of a folder, if its magic number is known, and the number of free bytes.
-fn file_system(folder: &Path) -> io::Result<(Option<String>, u64)> {
+fn probe_file_system(folder: &Path) -> io::Result<(Option<String>, u64)> {
     let path = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
     // SAFETY: zeroed is valid for this plain structure, the path ends with 0, and both outlive the
     // call.
@@ -220,10 +222,14 @@ mod tests {
     #[test]
     fn nothing_is_left_in_the_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let (rate, reasons) = storage(&folder.path().join("deep/er"), Duration::from_millis(60)).unwrap();
+        let (rate, reasons) =
+            measure_storage(&folder.path().join("deep/er"), Duration::from_millis(60)).unwrap();
         assert!(std::fs::read_dir(folder.path().join("deep/er")).unwrap().next().is_none());
         let size = rate.file_bytes.unwrap().get();
-        assert!((SMALLEST..=LARGEST).contains(&size) && size % BLOCK as u64 == 0, "{size}");
+        assert!(
+            (MIN_FILE_BYTES..=MAX_FILE_BYTES).contains(&size) && size % BLOCK_BYTES as u64 == 0,
+            "{size}"
+        );
         assert!(rate.write_bytes_per_second.unwrap() > 0.0);
         assert!(rate.sync_seconds.unwrap().get() > 0.0);
         assert_eq!(rate.read_bytes_per_second.is_none(), !reasons.is_empty(), "{reasons:?}");
@@ -231,6 +237,6 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_written_is_told() {
-        assert!(storage(Path::new("/proc/self/no"), Duration::from_millis(10)).is_err());
+        assert!(measure_storage(Path::new("/proc/self/no"), Duration::from_millis(10)).is_err());
     }
 }

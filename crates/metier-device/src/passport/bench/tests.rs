@@ -4,11 +4,11 @@ use super::*;
 use crate::identity;
 
 fn quick(folder: Option<PathBuf>) -> (Passport, Vec<(String, f64)>) {
-    let roots = Roots::default();
+    let roots = KernelRoots::default();
     let told = RefCell::new(Vec::new());
     let progress = |part: &str, done: f64| told.borrow_mut().push((part.to_string(), done));
-    let plan = Plan { roots: &roots, seconds: 1.0, folder, progress: &progress };
-    let passport = bench(identity::this(&roots, None).unwrap(), &plan).unwrap();
+    let plan = PassportBenchPlan { roots: &roots, seconds: 1.0, folder, progress: &progress };
+    let passport = measure_passport(identity::identify_device(&roots, None).unwrap(), &plan).unwrap();
     (passport, told.into_inner())
 }
 
@@ -16,25 +16,25 @@ fn quick(folder: Option<PathBuf>) -> (Passport, Vec<(String, f64)>) {
 fn a_passport_of_this_machine_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (passport, told) = quick(Some(folder.path().into()));
-    assert_eq!(passport.origin, Origin::Measured);
+    assert_eq!(passport.origin, PassportOrigin::Measured);
     assert_eq!(passport.id, passport.device.id.as_str());
     assert!(passport.sources[0].contains("build"));
     let all = std::thread::available_parallelism().unwrap().get() as u32;
 
-    for precision in [metier_types::Precision::F64, metier_types::Precision::F32] {
+    for precision in [metier_types::NumberPrecision::F64, metier_types::NumberPrecision::F32] {
         let threads: Vec<u32> = passport
             .compute
             .iter()
             .filter(|rate| rate.precision == precision)
             .map(|rate| rate.threads)
             .collect();
-        assert_eq!(threads, team::sizes(all));
+        assert_eq!(threads, thread_team::thread_counts(all));
     }
     for rate in &passport.compute {
         assert!((1e6..1e16).contains(&rate.multiply_adds_per_second), "{rate:?}");
         assert!(rate.spread_ratio.unwrap().get() >= 0.0 && rate.instructions.is_some(), "{rate:?}");
     }
-    for threads in team::sizes(all) {
+    for threads in thread_team::thread_counts(all) {
         let sets: Vec<_> = passport.bandwidth.iter().filter(|rate| rate.threads == threads).collect();
         let sizes: Vec<_> = sets.iter().filter_map(|rate| rate.working_set_bytes).collect();
         assert!(sizes.is_sorted() && !sizes.is_empty(), "{sizes:?}");
@@ -44,7 +44,7 @@ fn a_passport_of_this_machine_is_whole() {
     }
     assert!(passport.latency.windows(2).all(|two| two[0].working_set_bytes < two[1].working_set_bytes));
     assert!(
-        passport.latency.iter().all(|one| (1e-11..1e-3).contains(&one.seconds.get())),
+        passport.latency.iter().all(|latency| (1e-11..1e-3).contains(&latency.seconds.get())),
         "{:?}",
         passport.latency
     );
@@ -66,25 +66,27 @@ fn a_passport_of_this_machine_is_whole() {
 
 #[test]
 fn shares_of_the_parts_are_the_whole() {
-    assert!((PARTS.iter().map(|(_, share, _)| share).sum::<f64>() - 1.0).abs() < 1e-9);
+    assert!((BENCH_PARTS.iter().map(|(_, share, _)| share).sum::<f64>() - 1.0).abs() < 1e-9);
 }
 
 #[test]
 fn a_time_that_makes_no_sense_is_refused_by_name() {
-    let roots = Roots::default();
+    let roots = KernelRoots::default();
     for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 4000.0] {
-        let plan = Plan { roots: &roots, seconds, folder: None, progress: &|_, _| () };
-        let error = bench(identity::this(&roots, None).unwrap(), &plan).unwrap_err().to_string();
+        let plan = PassportBenchPlan { roots: &roots, seconds, folder: None, progress: &|_, _| () };
+        let error = measure_passport(identity::identify_device(&roots, None).unwrap(), &plan)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("--seconds") && error.contains("1 to 3600"), "{error}");
     }
 }
 
 #[test]
 fn the_best_and_how_far_the_worst_was_from_it() {
-    let rates = Spread::of_rates([2.0, 4.0, f64::NAN, 3.0, 0.0]).unwrap();
+    let rates = RepetitionSpread::from_rates([2.0, 4.0, f64::NAN, 3.0, 0.0]).unwrap();
     assert_eq!((rates.best, rates.worst, rates.ratio().get()), (4.0, 2.0, 0.5));
-    let times = Spread::of_times([0.5, 0.25, f64::INFINITY]).unwrap();
+    let times = RepetitionSpread::from_times([0.5, 0.25, f64::INFINITY]).unwrap();
     assert_eq!((times.best, times.worst, times.ratio().get()), (0.25, 0.5, 1.0));
-    assert_eq!(Spread::of_rates([]), None);
-    assert_eq!(Spread::of_times([0.0]), None);
+    assert_eq!(RepetitionSpread::from_rates([]), None);
+    assert_eq!(RepetitionSpread::from_times([0.0]), None);
 }

@@ -1,16 +1,16 @@
 //! Sizes of working sets that fit into one cache level, or into none.
 
-use metier_types::{Bytes, Cache};
+use metier_types::{Bytes, CpuCache};
 
 /// Default sets for unknown caches, suitable for small and large processors.
-const USUAL: [u64; 3] = [16 << 10, 128 << 10, 1 << 20];
+const DEFAULT_WORKING_SETS: [u64; 3] = [16 << 10, 128 << 10, 1 << 20];
 
 /// Smallest working set for main memory.
-const LEAST: u64 = 64 << 20;
+const MIN_MEMORY_SET_BYTES: u64 = 64 << 20;
 
 /// Working sets of one thread for each cache level, smallest first. A set has half the size of its
 /// level, to leave space for other data. `threads` share the last level.
-pub fn levels(caches: &[Cache], threads: u32) -> Vec<Bytes> {
+pub fn cache_level_sets(caches: &[CpuCache], threads: u32) -> Vec<Bytes> {
     let mut data: Vec<(u32, u64)> = caches
         .iter()
         .filter(|cache| !cache.kind.eq_ignore_ascii_case("instruction"))
@@ -26,26 +26,26 @@ pub fn levels(caches: &[Cache], threads: u32) -> Vec<Bytes> {
             sets.push(set);
         }
     }
-    let sets = if sets.is_empty() { USUAL.to_vec() } else { sets };
+    let sets = if sets.is_empty() { DEFAULT_WORKING_SETS.to_vec() } else { sets };
     sets.into_iter().map(Bytes).collect()
 }
 
 /// Working set of all threads together for main memory: twice the largest cache, so that caches
 /// hold little of it. `None` if that exceeds a third of the free memory.
-pub fn beyond(caches: &[Cache], free: Option<Bytes>) -> Option<Bytes> {
+pub fn memory_set(caches: &[CpuCache], free: Option<Bytes>) -> Option<Bytes> {
     let largest = caches.iter().map(|cache| cache.size_bytes.get()).max().unwrap_or(0);
-    let wanted = (2 * largest).max(LEAST);
-    (free.is_none_or(|free| wanted <= free.get() / 3)).then_some(Bytes(wanted))
+    let number = (2 * largest).max(MIN_MEMORY_SET_BYTES);
+    (free.is_none_or(|free| number <= free.get() / 3)).then_some(Bytes(number))
 }
 
 #[cfg(test)]
 mod tests {
-    use metier_types::Extra;
+    use metier_types::ExtraFields;
 
     use super::*;
 
-    fn cache(level: u32, kind: &str, kib: u64) -> Cache {
-        Cache { level, kind: kind.into(), size_bytes: Bytes(kib << 10), extra: Extra::new() }
+    fn cache(level: u32, kind: &str, kib: u64) -> CpuCache {
+        CpuCache { level, kind: kind.into(), size_bytes: Bytes(kib << 10), extra: ExtraFields::new() }
     }
 
     #[test]
@@ -56,10 +56,10 @@ mod tests {
             cache(2, "Unified", 2048),
             cache(3, "Unified", 32768),
         ];
-        assert_eq!(levels(&caches, 1), [Bytes(24 << 10), Bytes(1 << 20), Bytes(16 << 20)]);
-        assert_eq!(levels(&caches, 4), [Bytes(24 << 10), Bytes(1 << 20), Bytes(4 << 20)]);
+        assert_eq!(cache_level_sets(&caches, 1), [Bytes(24 << 10), Bytes(1 << 20), Bytes(16 << 20)]);
+        assert_eq!(cache_level_sets(&caches, 4), [Bytes(24 << 10), Bytes(1 << 20), Bytes(4 << 20)]);
         assert_eq!(
-            levels(&caches, 16),
+            cache_level_sets(&caches, 16),
             [Bytes(24 << 10), Bytes(1 << 20)],
             "a share below the level before is no level"
         );
@@ -67,10 +67,12 @@ mod tests {
 
     #[test]
     fn sets_grow_and_are_never_empty() {
-        assert_eq!(levels(&[], 4).len(), 3);
+        assert_eq!(cache_level_sets(&[], 4).len(), 3);
         for threads in [1, 3, 64, 500] {
-            let sets =
-                levels(&[cache(3, "Unified", 1024), cache(1, "Data", 32), cache(2, "Unified", 8)], threads);
+            let sets = cache_level_sets(
+                &[cache(3, "Unified", 1024), cache(1, "Data", 32), cache(2, "Unified", 8)],
+                threads,
+            );
             assert!(!sets.is_empty() && sets.is_sorted(), "{sets:?}");
         }
     }
@@ -78,8 +80,8 @@ mod tests {
     #[test]
     fn memory_is_beyond_all_caches_or_not_measured() {
         let caches = [cache(3, "Unified", 260 << 10)];
-        assert_eq!(beyond(&caches, None), Some(Bytes(520 << 20)));
-        assert_eq!(beyond(&caches, Some(Bytes(1 << 30))), None);
-        assert_eq!(beyond(&[], Some(Bytes(1 << 30))), Some(Bytes(64 << 20)));
+        assert_eq!(memory_set(&caches, None), Some(Bytes(520 << 20)));
+        assert_eq!(memory_set(&caches, Some(Bytes(1 << 30))), None);
+        assert_eq!(memory_set(&[], Some(Bytes(1 << 30))), Some(Bytes(64 << 20)));
     }
 }

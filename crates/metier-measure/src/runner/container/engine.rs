@@ -4,26 +4,26 @@ use std::path::{Path, PathBuf};
 
 use bollard::Docker;
 use bollard::errors::Error as Said;
-use metier_types::Missing;
+use metier_types::MissingReason;
 
 /// How long an answer may take; making a container from a large image on a slow disk takes a while.
 const TIMEOUT_S: u64 = 120;
 /// How long a container may run, as far as the client is concerned.
-const FOREVER: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
+const CONTAINER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
 
 /// An engine on this host.
 #[derive(Clone)]
-pub(crate) struct Engine {
+pub(crate) struct ContainerEngine {
     pub docker: Docker,
     /// Name and version, for example `Docker Engine 20.10.24`.
     pub name: String,
     /// How it makes control groups.
-    pub grouping: Grouping,
+    pub grouping: CgroupStrategy,
 }
 
 /// How an engine makes the control groups of its containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Grouping {
+pub(crate) enum CgroupStrategy {
     /// By itself, below the path that it is given.
     Folders,
     /// Through systemd, inside of the slice that it is given.
@@ -32,11 +32,11 @@ pub(crate) enum Grouping {
     Monitored,
 }
 
-impl Engine {
+impl ContainerEngine {
     /// Connects and asks who it is.
     pub async fn connect(socket: &Path) -> Result<Self, String> {
         let path = socket.to_string_lossy();
-        let said = |error: Said| unreachable(socket, &text(&error));
+        let said = |error: Said| unreachable_reason(socket, &error_text(&error));
         let docker =
             Docker::connect_with_unix(&path, TIMEOUT_S, bollard::API_DEFAULT_VERSION).map_err(said)?;
         let docker = docker.negotiate_version().await.map_err(said)?;
@@ -48,21 +48,21 @@ impl Engine {
         let number = version.version.unwrap_or_default();
         let driver = info.cgroup_driver.map(|driver| driver.to_string()).unwrap_or_default();
         let grouping = match driver.as_str() {
-            _ if is_podman => Grouping::Monitored,
-            "systemd" => Grouping::Slices,
-            _ => Grouping::Folders,
+            _ if is_podman => CgroupStrategy::Monitored,
+            "systemd" => CgroupStrategy::Slices,
+            _ => CgroupStrategy::Folders,
         };
         Ok(Self { docker, name: format!("{name} {number}").trim_end().to_string(), grouping })
     }
 
     /// For a call that takes as long as the container runs.
-    pub fn patient(&self) -> Docker {
-        self.docker.clone().with_timeout(FOREVER)
+    pub fn without_timeout(&self) -> Docker {
+        self.docker.clone().with_timeout(CONTAINER_TIMEOUT)
     }
 }
 
 /// Where the engine listens: as it was asked for, as `DOCKER_HOST` or `CONTAINER_HOST` say, or at one of the usual places.
-pub(crate) fn find(asked: Option<&str>) -> Result<PathBuf, String> {
+pub(crate) fn find_socket(asked: Option<&str>) -> Result<PathBuf, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let named = asked
         .map(|value| ("the engine", value.to_string()))
@@ -77,10 +77,10 @@ pub(crate) fn find(asked: Option<&str>) -> Result<PathBuf, String> {
         }
         return match Path::new(path).exists() {
             true => Ok(path.into()),
-            false => Err(unreachable(Path::new(path), "there is no such socket")),
+            false => Err(unreachable_reason(Path::new(path), "there is no such socket")),
         };
     }
-    let places = usual_places();
+    let places = default_sockets();
     places.iter().find(|place| place.exists()).cloned().ok_or_else(|| {
         let all: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
         let all = all.join(", ");
@@ -91,7 +91,7 @@ pub(crate) fn find(asked: Option<&str>) -> Result<PathBuf, String> {
 }
 
 /// Where engines listen unless told otherwise.
-fn usual_places() -> Vec<PathBuf> {
+fn default_sockets() -> Vec<PathBuf> {
     let mut places = vec![PathBuf::from("/var/run/docker.sock"), "/run/podman/podman.sock".into()];
     if let Some(own) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
         places.push(own.join("docker.sock"));
@@ -100,7 +100,7 @@ fn usual_places() -> Vec<PathBuf> {
     places
 }
 
-fn unreachable(socket: &Path, reason: &str) -> String {
+fn unreachable_reason(socket: &Path, reason: &str) -> String {
     format!(
         "the container engine at {} cannot be reached ({reason}); is it running, and may this user open its socket?",
         socket.display()
@@ -108,7 +108,7 @@ fn unreachable(socket: &Path, reason: &str) -> String {
 }
 
 /// What the engine said, without the words of the client around it.
-pub(crate) fn text(error: &Said) -> String {
+pub(crate) fn error_text(error: &Said) -> String {
     match error {
         Said::DockerResponseServerError { message, .. } => message.trim().to_string(),
         Said::DockerStreamError { error } => error.trim().to_string(),
@@ -128,7 +128,7 @@ pub(crate) fn text(error: &Said) -> String {
 }
 
 /// Whether the engine said that there is no such thing.
-pub(crate) fn is_absent(error: &Said) -> bool {
+pub(crate) fn is_not_found(error: &Said) -> bool {
     matches!(error, Said::DockerResponseServerError { status_code: 404, .. })
 }
 
@@ -142,19 +142,21 @@ pub(crate) fn block_on<T>(work: impl std::future::Future<Output = T>) -> Result<
 }
 
 /// What `metier doctor` says of containers.
-pub fn check() -> Result<String, Missing> {
+pub fn check_engine() -> Result<String, MissingReason> {
     let fix = "start Docker or Podman, or set DOCKER_HOST=unix:///path/of/its/socket; only --image needs one";
-    let missing = |reason: String| Missing::fixable(reason, fix);
-    let socket = find(None).map_err(missing)?;
-    let engine = block_on(Engine::connect(&socket)).and_then(|engine| engine).map_err(missing)?;
+    let missing = |reason: String| MissingReason::with_fix(reason, fix);
+    let socket = find_socket(None).map_err(missing)?;
+    let engine = block_on(ContainerEngine::connect(&socket)).and_then(|engine| engine).map_err(missing)?;
     // SAFETY: takes nothing, cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     let how = match (is_root, engine.grouping) {
-        (true, Grouping::Slices) => {
+        (true, CgroupStrategy::Slices) => {
             "containers get a scope inside a slice of ours, by systemd: exact end counters"
         }
-        (true, Grouping::Folders) => "containers get a control group inside one of ours: exact end counters",
-        (true, Grouping::Monitored) => {
+        (true, CgroupStrategy::Folders) => {
+            "containers get a control group inside one of ours: exact end counters"
+        }
+        (true, CgroupStrategy::Monitored) => {
             "it puts a monitor beside each container, so end counters are those of its own control group as it empties"
         }
         (false, _) => {
@@ -170,12 +172,12 @@ mod tests {
 
     #[test]
     fn an_engine_elsewhere_or_nowhere_is_refused_with_what_was_asked_for() {
-        let elsewhere = find(Some("tcp://example.org:2375")).unwrap_err();
+        let elsewhere = find_socket(Some("tcp://example.org:2375")).unwrap_err();
         assert!(
             elsewhere.contains("tcp://example.org:2375") && elsewhere.contains("unix:///"),
             "{elsewhere}"
         );
-        let nowhere = find(Some("unix:///no/such.sock")).unwrap_err();
+        let nowhere = find_socket(Some("unix:///no/such.sock")).unwrap_err();
         assert!(nowhere.contains("/no/such.sock"), "{nowhere}");
     }
 }

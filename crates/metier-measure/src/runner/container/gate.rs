@@ -10,31 +10,31 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use metier_linux::{Roots, group_owner, packet_socket, wake};
+use metier_linux::{KernelRoots, group_owner, packet_socket, wakeup};
 
 /// The gate's program file, built by `build.rs`.
-static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-gate"));
+static GATE_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-gate"));
 
 /// Where the container sees the folder.
-pub(crate) const INSIDE: &str = "/.metier";
+pub(crate) const CONTAINER_FOLDER: &str = "/.metier";
 /// What the engine is told to start.
 pub(crate) const ENTRYPOINT: [&str; 2] = ["/.metier/gate", "/.metier/socket"];
 /// How long becoming the workload may take.
-const LIMIT: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The folder that is mounted, and who listens there.
-pub(crate) struct Gate {
+pub(crate) struct ContainerGate {
     pub folder: PathBuf,
     listener: OwnedFd,
 }
 
-impl Gate {
+impl ContainerGate {
     /// Makes the folder in the first place in which programs may be executed and a socket's path fits.
-    pub fn set_up(places: &[PathBuf], name: &str) -> io::Result<Self> {
+    pub fn create_in(places: &[PathBuf], name: &str) -> io::Result<Self> {
         let mut reason = io::Error::other("no place for it");
         for place in places.iter().filter(|place| !is_noexec(place)) {
             let folder = place.join(name);
-            match Self::make(&folder) {
+            match Self::create(&folder) {
                 Ok(gate) => return Ok(gate),
                 Err(error) => {
                     let _ = fs::remove_dir_all(&folder);
@@ -45,12 +45,12 @@ impl Gate {
         Err(reason)
     }
 
-    fn make(folder: &Path) -> io::Result<Self> {
+    fn create(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         // Whoever the container's user is has to get through; nobody gets here but through the mount or as us.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
         let program = folder.join("gate");
-        fs::write(&program, PROGRAM)?;
+        fs::write(&program, GATE_PROGRAM)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
         let socket = folder.join("socket");
         let listener = packet_socket::listen(&socket)?;
@@ -59,7 +59,7 @@ impl Gate {
     }
 
     /// Files to remove at the end, before the folder.
-    pub fn files(&self) -> [PathBuf; 2] {
+    pub fn cleanup_paths(&self) -> [PathBuf; 2] {
         [self.folder.join("gate"), self.folder.join("socket")]
     }
 
@@ -69,17 +69,17 @@ impl Gate {
     }
 
     /// Who is at the gate.
-    pub fn accept(&self) -> Option<Waiting> {
+    pub fn accept(&self) -> Option<GatedProcess> {
         let (socket, peer) = packet_socket::accept(self.listener.as_fd()).ok()?;
-        let waiting = Waiting { socket, pid: peer.pid };
-        (waiting.hear().as_deref() == Some(b"R")).then_some(waiting)
+        let waiting = GatedProcess { socket, pid: peer.pid };
+        (waiting.receive_packet().as_deref() == Some(b"R")).then_some(waiting)
     }
 }
 
 /// Removes folders that a killed measuring program and its launcher left.
-pub(crate) fn sweep(roots: &Roots, places: &[PathBuf]) {
+pub(crate) fn remove_leftover_gates(roots: &KernelRoots, places: &[PathBuf]) {
     for entry in places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten()) {
-        let is_left = entry.file_name().to_str().is_some_and(|name| group_owner::is_ownerless(roots, name));
+        let is_left = entry.file_name().to_str().is_some_and(|name| group_owner::has_dead_owner(roots, name));
         if is_left && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             for name in ["gate", "socket"] {
                 let _ = fs::remove_file(entry.path().join(name));
@@ -91,12 +91,12 @@ pub(crate) fn sweep(roots: &Roots, places: &[PathBuf]) {
 }
 
 /// Where the folder may be, besides the place for files that live as long as a session.
-pub(crate) fn places(runtime_dir: &Path) -> [PathBuf; 4] {
+pub(crate) fn gate_folders(runtime_dir: &Path) -> [PathBuf; 4] {
     [runtime_dir.into(), std::env::temp_dir(), "/var/tmp".into(), "/dev/shm".into()]
 }
 
 /// A process that waits at the gate.
-pub(crate) struct Waiting {
+pub(crate) struct GatedProcess {
     socket: OwnedFd,
     /// Its number on this host.
     pub pid: u32,
@@ -104,34 +104,36 @@ pub(crate) struct Waiting {
 
 /// Why a process at the gate did not become the workload.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub(crate) enum GateError {
     /// It could not be executed.
     Exec(io::Error),
     Gone,
 }
 
-impl Waiting {
+impl GatedProcess {
     /// Lets it become the workload; gives the moment just before by the monotonic clock.
-    pub fn let_go(self) -> Result<u64, Stopped> {
-        if !self.say(b"G") {
-            return Err(Stopped::Gone);
+    pub fn start_workload(self) -> Result<u64, GateError> {
+        if !self.send_packet(b"G") {
+            return Err(GateError::Gone);
         }
-        let started = match self.hear().as_deref() {
-            Some([b'S', time @ ..]) => time.try_into().map(u64::from_ne_bytes).map_err(|_| Stopped::Gone)?,
-            _ => return Err(Stopped::Gone),
+        let started = match self.receive_packet().as_deref() {
+            Some([b'S', time @ ..]) => {
+                time.try_into().map(u64::from_ne_bytes).map_err(|_| GateError::Gone)?
+            }
+            _ => return Err(GateError::Gone),
         };
-        match self.hear().as_deref() {
+        match self.receive_packet().as_deref() {
             // Closed by the exec itself.
             None => Ok(started),
             Some([b'F', number @ ..]) => {
                 let errno = number.try_into().map(i32::from_ne_bytes).unwrap_or(0);
-                Err(Stopped::Exec(io::Error::from_raw_os_error(errno)))
+                Err(GateError::Exec(io::Error::from_raw_os_error(errno)))
             }
-            Some(_) => Err(Stopped::Gone),
+            Some(_) => Err(GateError::Gone),
         }
     }
 
-    fn say(&self, packet: &[u8]) -> bool {
+    fn send_packet(&self, packet: &[u8]) -> bool {
         // SAFETY: the packet is valid for its length.
         let sent = unsafe {
             libc::send(self.socket.as_raw_fd(), packet.as_ptr().cast(), packet.len(), libc::MSG_NOSIGNAL)
@@ -140,8 +142,8 @@ impl Waiting {
     }
 
     /// The next packet, or `None` when the other side is gone or says nothing for long.
-    fn hear(&self) -> Option<Vec<u8>> {
-        if !wake::wait([self.socket.as_raw_fd()], LIMIT)[0] {
+    fn receive_packet(&self) -> Option<Vec<u8>> {
+        if !wakeup::wait_readable([self.socket.as_raw_fd()], REPLY_TIMEOUT)[0] {
             return None;
         }
         let mut packet = [0u8; 16];
@@ -167,13 +169,13 @@ fn is_noexec(place: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn at_the_gate(command: &[&str]) -> (tempfile::TempDir, std::process::Child, Waiting) {
+    fn at_the_gate(command: &[&str]) -> (tempfile::TempDir, std::process::Child, GatedProcess) {
         let folder = tempfile::tempdir().unwrap();
-        let gate = Gate::set_up(&[folder.path().into()], "g").unwrap();
-        let [program, socket] = gate.files();
+        let gate = ContainerGate::create_in(&[folder.path().into()], "g").unwrap();
+        let [program, socket] = gate.cleanup_paths();
         let mut start = std::process::Command::new(program);
         let child = start.arg(socket).args(command).stdout(std::process::Stdio::piped()).spawn().unwrap();
-        assert!(wake::wait([gate.descriptor()], LIMIT)[0]);
+        assert!(wakeup::wait_readable([gate.descriptor()], REPLY_TIMEOUT)[0]);
         let waiting = gate.accept().unwrap();
         (folder, child, waiting)
     }
@@ -182,8 +184,8 @@ mod tests {
     fn the_process_at_the_gate_becomes_the_program_in_place() {
         let (_folder, child, waiting) = at_the_gate(&["sh", "-c", "echo $$"]);
         assert_eq!(waiting.pid, child.id());
-        let before = wake::monotonic_ns();
-        let started = waiting.let_go().unwrap();
+        let before = wakeup::monotonic_ns();
+        let started = waiting.start_workload().unwrap();
         assert!(started >= before);
         let pid = child.id();
         let output = child.wait_with_output().unwrap();
@@ -194,7 +196,7 @@ mod tests {
     fn a_program_that_is_not_there_is_told_with_its_reason() {
         let (_folder, mut child, waiting) = at_the_gate(&["/no/such/program"]);
         assert!(
-            matches!(waiting.let_go(), Err(Stopped::Exec(error)) if error.raw_os_error() == Some(libc::ENOENT))
+            matches!(waiting.start_workload(), Err(GateError::Exec(error)) if error.raw_os_error() == Some(libc::ENOENT))
         );
         assert_eq!(child.wait().unwrap().code(), Some(127));
     }

@@ -3,55 +3,62 @@
 use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptions;
 use futures_util::StreamExt;
-use metier_types::Digest;
+use metier_types::ContentDigest;
 
-use super::engine::{Engine, is_absent, text};
-use crate::spec::{ContainerSpec, Pull};
+use super::engine::{ContainerEngine, error_text, is_not_found};
+use crate::spec::{ContainerSpec, PullPolicy};
 
 /// What of an image is needed to run it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Image {
-    pub digest: Option<Digest>,
+pub(crate) struct ContainerImage {
+    pub digest: Option<ContentDigest>,
     pub command: Vec<String>,
     pub working_directory: Option<String>,
 }
 
 /// Gets the image, and finds out what it would run.
-pub(crate) async fn find(engine: &Engine, spec: &ContainerSpec) -> Result<Image, String> {
+pub(crate) async fn resolve_image(
+    engine: &ContainerEngine,
+    spec: &ContainerSpec,
+) -> Result<ContainerImage, String> {
     let name = &spec.image;
-    if spec.pull == Pull::Always {
-        fetch(engine, name)
+    if spec.pull == PullPolicy::Always {
+        pull_image(engine, name)
             .await
             .map_err(|reason| format!("the image {name} could not be fetched: {reason}"))?;
     }
     let found = match engine.docker.inspect_image(name).await {
-        Err(error) if is_absent(&error) && spec.pull == Pull::Missing => {
-            fetch(engine, name).await.map_err(|reason| {
+        Err(error) if is_not_found(&error) && spec.pull == PullPolicy::Missing => {
+            pull_image(engine, name).await.map_err(|reason| {
                 format!("there is no image {name} here, and it could not be fetched: {reason}")
             })?;
             engine.docker.inspect_image(name).await
         }
         other => other,
     };
-    let found = found.map_err(|error| match is_absent(&error) {
+    let found = found.map_err(|error| match is_not_found(&error) {
         true => format!("there is no image {name} here; `docker pull` it, or correct its name"),
-        false => format!("the image {name} cannot be looked at: {}", text(&error)),
+        false => format!("the image {name} cannot be looked at: {}", error_text(&error)),
     })?;
-    let command = words(spec, &found)?;
+    let command = container_command(spec, &found)?;
     let config = found.config.unwrap_or_default();
     // What a registry calls it, else what the engine does: both are digests of the content.
     let registry = found.repo_digests.iter().flatten().filter_map(|digest| digest.split_once('@')).next();
     let digest = registry.and_then(|(_, digest)| digest.parse().ok());
     let digest = digest.or_else(|| found.id.as_deref().and_then(|id| id.parse().ok()));
-    Ok(Image { digest, command, working_directory: config.working_dir.filter(|folder| !folder.is_empty()) })
+    Ok(ContainerImage {
+        digest,
+        command,
+        working_directory: config.working_dir.filter(|folder| !folder.is_empty()),
+    })
 }
 
-async fn fetch(engine: &Engine, name: &str) -> Result<(), String> {
+async fn pull_image(engine: &ContainerEngine, name: &str) -> Result<(), String> {
     // Without a tag the engine would fetch all of them.
     let last = name.rsplit('/').next().unwrap_or(name);
     let tag = (!last.contains(':') && !name.contains('@')).then(|| "latest".to_string());
     let options = CreateImageOptions { from_image: Some(name.to_string()), tag, ..Default::default() };
-    let mut steps = engine.patient().create_image(Some(options), None, None).boxed();
+    let mut steps = engine.without_timeout().create_image(Some(options), None, None).boxed();
     while let Some(step) = steps.next().await {
         match step {
             Ok(step) => {
@@ -59,14 +66,14 @@ async fn fetch(engine: &Engine, name: &str) -> Result<(), String> {
                     return Err(error);
                 }
             }
-            Err(error) => return Err(text(&error)),
+            Err(error) => return Err(error_text(&error)),
         }
     }
     Ok(())
 }
 
 /// Entrypoint and command as the engine would put them together.
-fn words(spec: &ContainerSpec, image: &ImageInspect) -> Result<Vec<String>, String> {
+fn container_command(spec: &ContainerSpec, image: &ImageInspect) -> Result<Vec<String>, String> {
     let config = image.config.clone().unwrap_or_default();
     let own = config.entrypoint.unwrap_or_default();
     let entrypoint = spec.entrypoint.clone().unwrap_or(own);
@@ -103,14 +110,18 @@ mod tests {
         let list = |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_string()).collect() };
         let both = image(&["/entry"], &["a"]);
         let mut spec = ContainerSpec { image: "x".into(), ..ContainerSpec::default() };
-        assert_eq!(words(&spec, &both).unwrap(), ["/entry", "a"]);
+        assert_eq!(container_command(&spec, &both).unwrap(), ["/entry", "a"]);
         spec.arguments = list(&["b", "c"]);
-        assert_eq!(words(&spec, &both).unwrap(), ["/entry", "b", "c"]);
+        assert_eq!(container_command(&spec, &both).unwrap(), ["/entry", "b", "c"]);
         spec.entrypoint = Some(list(&["sh"]));
-        assert_eq!(words(&spec, &both).unwrap(), ["sh", "b", "c"]);
+        assert_eq!(container_command(&spec, &both).unwrap(), ["sh", "b", "c"]);
         spec.arguments.clear();
-        assert_eq!(words(&spec, &both).unwrap(), ["sh"]);
+        assert_eq!(container_command(&spec, &both).unwrap(), ["sh"]);
         spec.entrypoint = None;
-        assert!(words(&spec, &image(&[], &[])).unwrap_err().contains("neither an entrypoint nor a command"));
+        assert!(
+            container_command(&spec, &image(&[], &[]))
+                .unwrap_err()
+                .contains("neither an entrypoint nor a command")
+        );
     }
 }

@@ -1,25 +1,25 @@
 //! A container of an engine on this host (Docker Engine, or Podman's socket of the same kind), measured from its
 //! control group with exact end counters, however short it is.
 //!
-//! * [`groups`]: the engine makes the container's group inside one of ours, whose counters stay when it is gone.
+//! * [`parent_group`]: the engine makes the container's group inside one of ours, whose counters stay when it is gone.
 //! * [`gate`]: the first process of the container waits while the counters are read, so that the engine's own work is
 //!   not the run's, and becomes the workload in place. Where it cannot be used the figures are marked as estimated.
-//! * [`drive`]: a thread that talks to the engine. [`streams`]: standard streams as if it were a command.
-//! * [`sweep`]: what is left by a measuring program that was killed. The launcher, which outlives us, ends the container,
+//! * [`run_engine`]: a thread that talks to the engine. [`container_streams`]: standard streams as if it were a command.
+//! * [`leftover_containers`]: what is left by a measuring program that was killed. The launcher, which outlives us, ends the container,
 //!   asks the engine to remove it, and removes our groups; what even that misses is swept at the next start.
 //!
 //! Whatever keeps a container from starting becomes a record with that cause. Nothing of the user's is ever part of a
 //! line for a shell: the engine takes lists.
 
-mod drive;
+mod container_plan;
+mod container_streams;
 pub(crate) mod engine;
+mod engine_driver;
 mod gate;
-mod groups;
 mod image;
-mod settings;
-mod streams;
-pub(crate) mod sweep;
-mod tar;
+pub(crate) mod leftover_containers;
+mod parent_group;
+mod tar_reader;
 
 use std::io::{Seek, SeekFrom};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -27,53 +27,59 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use metier_types::{ImageUse, Method, Missing, RunId};
+use metier_types::{AccountingMethod, ImageUse, MissingReason, RunId};
 
 use crate::artefacts::path_matches;
-use crate::launch::{Launcher, Program};
-use crate::observer::Provision;
-use crate::running_target::{Outcome, PreparedRun, Report, Rung, RunningTarget, Sink};
+use crate::launcher::{LauncherProcess, LauncherProgram};
+use crate::observer::ObserverProvision;
+use crate::running_target::{FileSink, PreparedRun, RunningTarget, SignalRung, TargetOutcome, TargetReport};
 use crate::spec::ContainerSpec;
-use crate::stop::Stopper;
+use crate::stopper::SessionStopper;
 use crate::target_facts::TargetFacts;
-use crate::{Error, Spec};
-use drive::{Driver, Said};
-use engine::Grouping;
-use gate::{Gate, Waiting};
-use groups::Parent;
-use metier_linux::cgroup::{Group, Place, baseline};
-use metier_linux::events::ProcessRoot;
-use metier_linux::file::Held;
-use metier_linux::signals::Signals;
-use metier_linux::{Roots, group_owner, wake};
-use settings::Plan;
+use crate::{Error, RunSpec};
+use container_plan::ContainerPlan;
+use engine::CgroupStrategy;
+use engine_driver::{EngineDriver, EngineEvent};
+use gate::{ContainerGate, GatedProcess};
+use metier_linux::cgroup::{CgroupMembership, RunCgroup, baseline};
+use metier_linux::kernel_file::KernelFile;
+use metier_linux::process_events::ProcessRoot;
+use metier_linux::signals::StopSignals;
+use metier_linux::{KernelRoots, group_owner, wakeup};
+use parent_group::ParentGroup;
 
 /// How long the process may take from the engine's start to the gate.
-const GATE_LIMIT: Duration = Duration::from_secs(60);
+const GATE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of archives that are looked through for artefacts: their files may be 1 GiB together.
-const ARCHIVE: u64 = 3 << 30;
+const MAX_ARCHIVE_BYTES: u64 = 3 << 30;
 
 /// What a session has that a container needs.
-pub(crate) struct Workshop<'a> {
-    pub roots: &'a Roots,
+pub(crate) struct ContainerContext<'a> {
+    pub roots: &'a KernelRoots,
     pub runtime_dir: &'a Path,
-    pub program: &'a Program,
-    pub signals: &'a Signals,
-    pub stopper: &'a Stopper,
+    pub program: &'a LauncherProgram,
+    pub signals: &'a StopSignals,
+    pub stopper: &'a SessionStopper,
 }
 
 /// Makes and starts the container up to its gate.
-pub(crate) fn prepare(
-    shop: &Workshop<'_>,
-    spec: &Spec,
+pub(crate) fn prepare_container(
+    shop: &ContainerContext<'_>,
+    spec: &RunSpec,
     container: &ContainerSpec,
     id: RunId,
-    provision: &Provision,
+    provision: &ObserverProvision,
 ) -> Result<PreparedRun, Error> {
-    let mut plan = Plan::new(spec, container, id, provision, &sweep::labels(shop.roots, id))?;
+    let mut plan = ContainerPlan::new(
+        spec,
+        container,
+        id,
+        provision,
+        &leftover_containers::owner_labels(shop.roots, id),
+    )?;
     let mut about = TargetFacts {
-        method: Some(Method::Container),
-        limits: plan.shown_limits(),
+        method: Some(AccountingMethod::Container),
+        limits: plan.describe_limits(),
         image: Some(ImageUse {
             reference: container.image.clone(),
             digest: None,
@@ -83,30 +89,30 @@ pub(crate) fn prepare(
         }),
         ..TargetFacts::default()
     };
-    let socket =
-        engine::find(container.engine.as_deref()).map_err(|reason| unstarted(&about, reason, None))?;
+    let socket = engine::find_socket(container.engine.as_deref())
+        .map_err(|reason| unstarted_error(&about, reason, None))?;
     let name = group_owner::group_name(shop.roots, id);
     let mut without_gate = container.without_gate.then(|| "it was asked for".to_string());
     loop {
-        let driver = Driver::start(socket.clone())
+        let driver = EngineDriver::start(socket.clone())
             .map_err(|reason| Error::System { doing: "starting the engine's thread", reason })?;
-        let grouping = match meet(shop, &driver) {
+        let grouping = match wait_for_engine(shop, &driver) {
             Ok(grouping) => grouping,
-            Err(Failure { detail, stop, .. }) => {
-                driver.bye();
-                return Err(unstarted(&about, detail, stop));
+            Err(StartFailure { detail, stop, .. }) => {
+                driver.release();
+                return Err(unstarted_error(&about, detail, stop));
             }
         };
-        if let Some(source) = plan.absent_source().filter(|_| grouping == Grouping::Monitored) {
+        if let Some(source) = plan.find_absent_source().filter(|_| grouping == CgroupStrategy::Monitored) {
             let detail = format!("there is nothing at {source} that could be mounted");
-            driver.bye();
-            return Err(unstarted(&about, detail, None));
+            driver.release();
+            return Err(unstarted_error(&about, detail, None));
         }
         let gate = match &without_gate {
             None => {
-                let places = gate::places(shop.runtime_dir);
-                gate::sweep(shop.roots, &places);
-                match Gate::set_up(&places, &name) {
+                let places = gate::gate_folders(shop.runtime_dir);
+                gate::remove_leftover_gates(shop.roots, &places);
+                match ContainerGate::create_in(&places, &name) {
                     Ok(gate) => Some(gate),
                     Err(error) => {
                         without_gate = Some(format!("its program could not be put anywhere ({error})"));
@@ -117,49 +123,49 @@ pub(crate) fn prepare(
             Some(_) => None,
         };
         plan.gate = gate.as_ref().map(|gate| gate.folder.to_string_lossy().into_owned());
-        let parent = groups::make(&shop.roots.proc, &name, grouping);
+        let parent = parent_group::make_parent_group(&shop.roots.proc, &name, grouping);
         about.fleeting = parent.as_ref().err().cloned();
         let parent = parent.ok();
         plan.cgroup_parent = parent.as_ref().map(|parent| parent.name.clone());
-        let launcher = Launcher::watch_over(shop.program, spec.grace)?;
-        launcher.prepare(&orders(parent.as_ref(), gate.as_ref(), &socket, &plan.name))?;
-        launcher.watch()?;
+        let launcher = LauncherProcess::spawn_watcher(shop.program, spec.grace)?;
+        launcher.send_orders(&launcher_orders(parent.as_ref(), gate.as_ref(), &socket, &plan.name))?;
+        launcher.start_watching()?;
         let group = parent.map(|parent| parent.group);
-        driver.make(plan.clone(), group.as_ref().map(Group::folders).unwrap_or_default());
-        let mut start = Start { shop, driver, gate, launcher, group, about: about.clone() };
-        match start.wait() {
+        driver.create_container(plan.clone(), group.as_ref().map(RunCgroup::folders).unwrap_or_default());
+        let mut start = ContainerStart { shop, driver, gate, launcher, group, about: about.clone() };
+        match start.wait_for_gate() {
             Ok((pid, waiting)) => {
                 about = start.about.clone();
                 about.inexact = without_gate.map(|reason| {
                     let what = format!(
                         "the engine's own start-up is in the figures, because the gate was not used: {reason}"
                     );
-                    Missing::because(what)
+                    MissingReason::without_fix(what)
                 });
-                return Ok(start.prepared(pid, waiting, about));
+                return Ok(start.into_prepared_run(pid, waiting, about));
             }
             // Another way in: without the gate.
-            Err(Failure { detail, is_gate: true, .. }) if without_gate.is_none() => {
-                start.give_up();
+            Err(StartFailure { detail, is_gate: true, .. }) if without_gate.is_none() => {
+                start.abort();
                 without_gate = Some(detail);
             }
-            Err(Failure { detail, stop, .. }) => {
+            Err(StartFailure { detail, stop, .. }) => {
                 about = start.about.clone();
-                start.give_up();
-                return Err(unstarted(&about, detail, stop));
+                start.abort();
+                return Err(unstarted_error(&about, detail, stop));
             }
         }
     }
 }
 
-fn unstarted(about: &TargetFacts, detail: String, stop: Option<i32>) -> Error {
+fn unstarted_error(about: &TargetFacts, detail: String, stop: Option<i32>) -> Error {
     Error::Unstarted { detail, about: Box::new(about.clone()), stop }
 }
 
 /// What the launcher is to know: whom to end, and what to take away.
-fn orders(
-    parent: Option<&Parent>,
-    gate: Option<&Gate>,
+fn launcher_orders(
+    parent: Option<&ParentGroup>,
+    gate: Option<&ContainerGate>,
     socket: &Path,
     container: &str,
 ) -> Vec<(u8, Vec<u8>)> {
@@ -167,17 +173,17 @@ fn orders(
     let path = |order: u8, path: &Path| (order, path.as_os_str().as_bytes().to_vec());
     let mut orders: Vec<(u8, Vec<u8>)> = parent
         .into_iter()
-        .flat_map(|parent| parent.group.orders())
+        .flat_map(|parent| parent.group.launcher_orders())
         .filter(|(order, _)| *order != b'J')
         .map(|(order, file)| path(order, &file))
         .collect();
     if let Some(slice) = parent.and_then(|parent| parent.slice.as_ref()) {
-        let (folder, bus, bytes) = slice.farewell();
+        let (folder, bus, bytes) = slice.stop_message();
         let words = [folder.as_os_str().as_bytes(), bus.as_os_str().as_bytes(), &bytes];
         orders.push((b'S', words.join(&0)));
     }
     if let Some(gate) = gate {
-        orders.extend(gate.files().iter().map(|file| path(b'F', file)));
+        orders.extend(gate.cleanup_paths().iter().map(|file| path(b'F', file)));
         orders.push(path(b'R', &gate.folder));
     }
     // The name is a run's identity and needs no escaping.
@@ -192,47 +198,51 @@ fn orders(
 }
 
 /// Waits until the engine has said in which way it makes control groups.
-fn meet(shop: &Workshop<'_>, driver: &Driver) -> Result<Grouping, Failure> {
-    let failure = |detail: String| Failure { detail, is_gate: false, stop: None };
+fn wait_for_engine(
+    shop: &ContainerContext<'_>,
+    driver: &EngineDriver,
+) -> Result<CgroupStrategy, StartFailure> {
+    let failure = |detail: String| StartFailure { detail, is_gate: false, stop: None };
     loop {
         let bell = driver.bell.as_raw_fd();
         let others = [shop.signals.descriptor(), shop.stopper.descriptor()];
-        let [said, signal, stop] = wake::wait([bell, others[0], others[1]], Duration::from_secs(1));
-        if let Some(signal) = shop.asked(signal, stop) {
-            return Err(interrupted(signal));
+        let [said, signal, stop] =
+            wakeup::wait_readable([bell, others[0], others[1]], Duration::from_secs(1));
+        if let Some(signal) = shop.stop_signal(signal, stop) {
+            return Err(interrupted_failure(signal));
         }
         if !said {
             continue;
         }
-        let said = driver.said.try_recv();
-        wake::answer(&driver.bell);
-        match said {
-            Ok(Said::Met { grouping }) => return Ok(grouping),
-            Ok(Said::Failed(detail)) => return Err(failure(detail)),
+        let event = driver.said.try_recv();
+        wakeup::consume_event(&driver.bell);
+        match event {
+            Ok(EngineEvent::Connected { grouping }) => return Ok(grouping),
+            Ok(EngineEvent::Failed(detail)) => return Err(failure(detail)),
             Ok(_) | Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Err(failure("the engine's thread ended".into())),
         }
     }
 }
 
-impl Workshop<'_> {
+impl ContainerContext<'_> {
     /// The signal by which somebody asks us to stop, where there is one.
-    fn asked(&self, signal: bool, stop: bool) -> Option<i32> {
+    fn stop_signal(&self, signal: bool, stop: bool) -> Option<i32> {
         match (signal, stop) {
             (true, _) => self.signals.next().map(|came| came.signal),
-            (_, true) => self.stopper.take(),
+            (_, true) => self.stopper.take_signal(),
             _ => None,
         }
     }
 }
 
-fn interrupted(signal: i32) -> Failure {
+fn interrupted_failure(signal: i32) -> StartFailure {
     let detail = "it was interrupted before it could start".to_string();
-    Failure { detail, is_gate: false, stop: Some(signal) }
+    StartFailure { detail, is_gate: false, stop: Some(signal) }
 }
 
 /// Why a container did not get to its gate.
-struct Failure {
+struct StartFailure {
     detail: String,
     /// Whether it may have been the gate.
     is_gate: bool,
@@ -241,24 +251,24 @@ struct Failure {
 }
 
 /// A container on its way to the gate.
-struct Start<'a> {
-    shop: &'a Workshop<'a>,
-    driver: Driver,
-    gate: Option<Gate>,
-    launcher: Launcher,
-    group: Option<Group>,
+struct ContainerStart<'a> {
+    shop: &'a ContainerContext<'a>,
+    driver: EngineDriver,
+    gate: Option<ContainerGate>,
+    launcher: LauncherProcess,
+    group: Option<RunCgroup>,
     about: TargetFacts,
 }
 
-impl Start<'_> {
+impl ContainerStart<'_> {
     /// Waits until its first process is at the gate, or runs where there is none.
-    fn wait(&mut self) -> Result<(u32, Option<Waiting>), Failure> {
+    fn wait_for_gate(&mut self) -> Result<(u32, Option<GatedProcess>), StartFailure> {
         let mut started: Option<(u32, Instant)> = None;
-        let mut came: Vec<Waiting> = Vec::new();
+        let mut came: Vec<GatedProcess> = Vec::new();
         loop {
             if let Some((pid, _)) = started {
                 if let Some(at) =
-                    came.iter().position(|waiting| waiting.pid == pid || self.is_ours(waiting.pid))
+                    came.iter().position(|waiting| waiting.pid == pid || self.is_in_group(waiting.pid))
                 {
                     let waiting = came.swap_remove(at);
                     return Ok((waiting.pid, Some(waiting)));
@@ -271,33 +281,33 @@ impl Start<'_> {
                     (false, _) => return Ok((pid, None)),
                 }
             }
-            if started.is_some_and(|(_, since)| since.elapsed() > GATE_LIMIT) {
+            if started.is_some_and(|(_, since)| since.elapsed() > GATE_TIMEOUT) {
                 return Err(self.failure("nobody came to the gate within 60 s".into(), true));
             }
             let bell = self.driver.bell.as_raw_fd();
-            let gate = self.gate.as_ref().map_or(-1, Gate::descriptor);
+            let gate = self.gate.as_ref().map_or(-1, ContainerGate::descriptor);
             let others = [self.shop.signals.descriptor(), self.shop.stopper.descriptor()];
             let [said, at_gate, signal, stop] =
-                wake::wait([bell, gate, others[0], others[1]], Duration::from_secs(1));
-            if at_gate && let Some(waiting) = self.gate.as_ref().and_then(Gate::accept) {
+                wakeup::wait_readable([bell, gate, others[0], others[1]], Duration::from_secs(1));
+            if at_gate && let Some(waiting) = self.gate.as_ref().and_then(ContainerGate::accept) {
                 // Somebody else on this host may knock, too; few are let wait.
                 came.truncate(15);
                 came.insert(0, waiting);
             }
-            if let Some(signal) = self.shop.asked(signal, stop) {
-                return Err(interrupted(signal));
+            if let Some(signal) = self.shop.stop_signal(signal, stop) {
+                return Err(interrupted_failure(signal));
             }
             if said {
-                self.hear(&mut started)?;
+                self.handle_engine_event(&mut started)?;
             }
         }
     }
 
-    fn hear(&mut self, started: &mut Option<(u32, Instant)>) -> Result<(), Failure> {
-        let said = self.driver.said.try_recv();
-        wake::answer(&self.driver.bell);
-        match said {
-            Ok(Said::Found { engine, image }) => {
+    fn handle_engine_event(&mut self, started: &mut Option<(u32, Instant)>) -> Result<(), StartFailure> {
+        let event = self.driver.said.try_recv();
+        wakeup::consume_event(&self.driver.bell);
+        match event {
+            Ok(EngineEvent::Found { engine, image }) => {
                 if let Some(about) = &mut self.about.image {
                     about.engine = engine;
                     about.digest = image.digest;
@@ -305,21 +315,22 @@ impl Start<'_> {
                 self.about.command = Some(image.command);
                 self.about.working_directory = image.working_directory;
             }
-            Ok(Said::Started { id, pid }) => {
+            Ok(EngineEvent::Started { id, pid }) => {
                 if let Some(about) = &mut self.about.image {
                     about.container = Some(id);
                 }
                 *started = Some((pid, Instant::now()));
             }
-            Ok(Said::Failed(detail)) => {
-                let is_gate = self.gate.is_some() && detail.contains(gate::INSIDE);
+            Ok(EngineEvent::Failed(detail)) => {
+                let is_gate = self.gate.is_some() && detail.contains(gate::CONTAINER_FOLDER);
                 return Err(self.failure(detail, is_gate));
             }
-            Ok(Said::Exited { code, .. }) if self.gate.is_some() => {
+            Ok(EngineEvent::Exited { code, .. }) if self.gate.is_some() => {
                 return Err(self.failure(format!("it ended with code {code} before the gate"), true));
             }
-            Ok(Said::Lost(detail)) => return Err(self.failure(detail, false)),
-            Ok(Said::Met { .. } | Said::Exited { .. } | Said::Gone) | Err(TryRecvError::Empty) => {}
+            Ok(EngineEvent::Lost(detail)) => return Err(self.failure(detail, false)),
+            Ok(EngineEvent::Connected { .. } | EngineEvent::Exited { .. } | EngineEvent::Gone)
+            | Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
                 return Err(self.failure("the engine's thread ended".into(), false));
             }
@@ -327,14 +338,14 @@ impl Start<'_> {
         Ok(())
     }
 
-    fn failure(&self, detail: String, is_gate: bool) -> Failure {
-        Failure { detail, is_gate, stop: None }
+    fn failure(&self, detail: String, is_gate: bool) -> StartFailure {
+        StartFailure { detail, is_gate, stop: None }
     }
 
     /// Whether a process is in the group that we made for the container.
-    fn is_ours(&self, pid: u32) -> bool {
+    fn is_in_group(&self, pid: u32) -> bool {
         let Some(group) = &self.group else { return false };
-        let theirs = Place::of(&self.shop.roots.proc, &pid.to_string());
+        let theirs = CgroupMembership::read(&self.shop.roots.proc, &pid.to_string());
         let mut pairs = group.v1.iter().map(|(account, ours)| (ours, theirs.v1.get(*account)));
         let is_in =
             |(ours, theirs): (&PathBuf, Option<&PathBuf>)| theirs.is_some_and(|t| t.starts_with(ours));
@@ -344,51 +355,61 @@ impl Start<'_> {
         }
     }
 
-    fn give_up(self) {
-        self.driver.bye();
-        self.launcher.bye();
+    fn abort(self) {
+        self.driver.release();
+        self.launcher.release();
     }
 
-    fn prepared(mut self, pid: u32, waiting: Option<Waiting>, mut about: TargetFacts) -> PreparedRun {
+    fn into_prepared_run(
+        mut self,
+        pid: u32,
+        waiting: Option<GatedProcess>,
+        mut about: TargetFacts,
+    ) -> PreparedRun {
         let proc = &self.shop.roots.proc;
-        let is_inside = self.group.as_mut().is_some_and(|group| groups::holds(group, proc, pid));
-        let own = Place::of(proc, &pid.to_string());
+        let is_inside =
+            self.group.as_mut().is_some_and(|group| parent_group::adopt_process(group, proc, pid));
+        let own = CgroupMembership::read(proc, &pid.to_string());
         let mut group = match self.group.take().filter(|_| is_inside) {
             Some(group) => group,
             None => {
-                let elsewhere =
-                    || Missing::because("the engine put it elsewhere than into the group that it was given");
+                let elsewhere = || {
+                    MissingReason::without_fix(
+                        "the engine put it elsewhere than into the group that it was given",
+                    )
+                };
                 about.fleeting.get_or_insert_with(elsewhere);
-                let group = groups::own(proc, pid);
-                let orders = group.orders().into_iter().filter(|(order, _)| matches!(order, b'P' | b'K'));
+                let group = parent_group::container_group(proc, pid);
+                let orders =
+                    group.launcher_orders().into_iter().filter(|(order, _)| matches!(order, b'P' | b'K'));
                 // Best effort: without it the launcher asks the engine alone.
-                let _ = self.launcher.prepare_paths(&orders.collect::<Vec<_>>());
+                let _ = self.launcher.send_path_orders(&orders.collect::<Vec<_>>());
                 group
             }
         };
-        let baseline = waiting.is_some().then(|| baseline::take(&mut group));
-        let pidfd = pidfd(pid);
-        let body = Contained {
-            descriptor: gather(&[
+        let baseline = waiting.is_some().then(|| baseline::read_baseline(&mut group));
+        let pidfd = open_pidfd(pid);
+        let body = RunningContainer {
+            descriptor: combine_descriptors(&[
                 self.driver.bell.as_raw_fd(),
                 self.launcher.descriptor(),
                 pidfd.as_ref().map_or(-1, AsRawFd::as_raw_fd),
             ]),
-            started_ns: crate::tree::started_ns(proc, pid),
-            network: network_of(proc, pid),
+            started_ns: crate::process_walker::process_start_ns(proc, pid),
+            network: open_network_counters(proc, pid),
             driver: self.driver,
             launcher: self.launcher,
             waiting,
             pidfd,
             own,
             ended_ns: None,
-            outcome: Outcome::default(),
+            outcome: TargetOutcome::default(),
             about: about.clone(),
         };
         PreparedRun {
             body: Box::new(body),
             group: Ok(group),
-            root: ProcessRoot::These(vec![pid]),
+            root: ProcessRoot::Processes(vec![pid]),
             about,
             baseline,
             is_fleeting: !is_inside,
@@ -398,7 +419,7 @@ impl Start<'_> {
 }
 
 /// A descriptor that stands for a process and becomes readable when it ends.
-fn pidfd(pid: u32) -> Option<OwnedFd> {
+fn open_pidfd(pid: u32) -> Option<OwnedFd> {
     // SAFETY: plain numbers; the descriptor is checked before it is owned.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
@@ -407,7 +428,7 @@ fn pidfd(pid: u32) -> Option<OwnedFd> {
 }
 
 /// One descriptor that is readable when one of several is.
-fn gather(descriptors: &[RawFd]) -> Option<OwnedFd> {
+fn combine_descriptors(descriptors: &[RawFd]) -> Option<OwnedFd> {
     // SAFETY: the descriptor is checked before it is owned; each entry is valid for its call.
     unsafe {
         let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
@@ -424,35 +445,39 @@ fn gather(descriptors: &[RawFd]) -> Option<OwnedFd> {
 }
 
 /// The counters of a network namespace that is not ours. The open file keeps the namespace after its last process.
-fn network_of(proc: &Path, pid: u32) -> Option<Held> {
+fn open_network_counters(proc: &Path, pid: u32) -> Option<KernelFile> {
     let namespace = |process: &str| std::fs::read_link(proc.join(process).join("ns/net")).ok();
     let theirs = namespace(&pid.to_string())?;
-    (Some(theirs) != namespace("self")).then(|| Held::open(proc.join(pid.to_string()).join("net/dev")))?
+    (Some(theirs) != namespace("self"))
+        .then(|| KernelFile::open(proc.join(pid.to_string()).join("net/dev")))?
 }
 
 /// A container between its gate and its end.
-struct Contained {
-    driver: Driver,
-    launcher: Launcher,
-    waiting: Option<Waiting>,
+struct RunningContainer {
+    driver: EngineDriver,
+    launcher: LauncherProcess,
+    waiting: Option<GatedProcess>,
     pidfd: Option<OwnedFd>,
     /// Stands for the driver's bell, the launcher and the main process.
     descriptor: Option<OwnedFd>,
     started_ns: Option<u64>,
-    network: Option<Held>,
+    network: Option<KernelFile>,
     /// The container's own groups.
-    own: Place,
+    own: CgroupMembership,
     ended_ns: Option<u64>,
-    outcome: Outcome,
+    outcome: TargetOutcome,
     about: TargetFacts,
 }
 
-impl Contained {
+impl RunningContainer {
     /// The main process has just ended: what vanishes with the container is read now.
-    fn last_words(&mut self) {
-        self.ended_ns = Some(wake::monotonic_ns());
-        self.outcome.oom_kills = groups::oom_kills(&self.own);
-        self.outcome.network = self.network.as_mut().and_then(|held| crate::tree::network_of(held.text()?));
+    fn read_final_counters(&mut self) {
+        self.ended_ns = Some(wakeup::monotonic_ns());
+        self.outcome.oom_kills = parent_group::read_oom_kills(&self.own);
+        self.outcome.network = self
+            .network
+            .as_mut()
+            .and_then(|held| crate::process_walker::own_network_bytes(held.read_text()?));
         if let (Some(pidfd), Some(all)) = (self.pidfd.take(), &self.descriptor) {
             // SAFETY: both are open descriptors; the entry is not looked at when one is taken out.
             unsafe {
@@ -463,21 +488,21 @@ impl Contained {
     }
 }
 
-impl RunningTarget for Contained {
+impl RunningTarget for RunningContainer {
     fn start(&mut self) -> Result<u64, Error> {
         let Some(waiting) = self.waiting.take() else {
-            return Ok(self.started_ns.unwrap_or_else(wake::monotonic_ns));
+            return Ok(self.started_ns.unwrap_or_else(wakeup::monotonic_ns));
         };
-        waiting.let_go().map_err(|stopped| {
+        waiting.start_workload().map_err(|stopped| {
             let program = self.about.command.iter().flatten().next().cloned().unwrap_or_default();
             let image = self.about.image.as_ref().map(|image| image.reference.clone()).unwrap_or_default();
             let detail = match stopped {
-                gate::Stopped::Exec(error) => format!(
+                gate::GateError::Exec(error) => format!(
                     "{program} cannot be started in {image}: {error}; is it there, and a program for this machine?"
                 ),
-                gate::Stopped::Gone => format!("the container of {image} ended before {program} was started in it"),
+                gate::GateError::Gone => format!("the container of {image} ended before {program} was started in it"),
             };
-            unstarted(&self.about, detail, None)
+            unstarted_error(&self.about, detail, None)
         })
     }
 
@@ -485,61 +510,67 @@ impl RunningTarget for Contained {
         self.descriptor.as_ref().map_or_else(|| self.driver.bell.as_raw_fd(), AsRawFd::as_raw_fd)
     }
 
-    fn report(&mut self) -> Report {
+    fn next_report(&mut self) -> TargetReport {
         let pidfd = self.pidfd.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let descriptors = [pidfd, self.driver.bell.as_raw_fd(), self.launcher.descriptor()];
-        let [ended, said, launcher] = wake::wait(descriptors, Duration::ZERO);
+        let [ended, flag, launcher] = wakeup::wait_readable(descriptors, Duration::ZERO);
         if ended {
-            self.last_words();
-            return Report::Ending;
+            self.read_final_counters();
+            return TargetReport::Ending;
         }
-        if !said {
-            return if launcher { self.launcher.report() } else { Report::Nothing };
+        if !flag {
+            return if launcher { self.launcher.next_report() } else { TargetReport::Nothing };
         }
         let message = self.driver.said.try_recv();
-        wake::answer(&self.driver.bell);
-        let now = wake::monotonic_ns();
+        wakeup::consume_event(&self.driver.bell);
+        let now = wakeup::monotonic_ns();
         match message {
-            Ok(Said::Exited { code, oom }) => {
+            Ok(EngineEvent::Exited { code, oom }) => {
                 if self.ended_ns.is_none() {
-                    self.last_words();
+                    self.read_final_counters();
                 }
                 self.outcome.oom = oom || self.outcome.oom_kills.is_some_and(|kills| kills > 0);
-                Report::MainEnded { status: (code as i32 & 0xff) << 8, time_ns: self.ended_ns.unwrap_or(now) }
+                TargetReport::MainEnded {
+                    status: (code as i32 & 0xff) << 8,
+                    time_ns: self.ended_ns.unwrap_or(now),
+                }
             }
-            Ok(Said::Lost(detail)) => {
+            Ok(EngineEvent::Lost(detail)) => {
                 self.outcome.lost = true;
                 self.outcome.detail = Some(detail);
                 // Without the engine nobody else would end it.
-                self.launcher.climb(Rung::Kill);
-                Report::Nothing
+                self.launcher.escalate(SignalRung::Kill);
+                TargetReport::Nothing
             }
-            Ok(Said::Gone) => Report::Gone { stuck: 0, time_ns: now, own_cpu_ns: 0, used: None },
-            Ok(Said::Met { .. } | Said::Found { .. } | Said::Started { .. } | Said::Failed(_)) => {
-                Report::Nothing
-            }
-            Err(TryRecvError::Empty) => Report::Nothing,
-            Err(TryRecvError::Disconnected) => Report::Lost,
+            Ok(EngineEvent::Gone) => TargetReport::Gone { stuck: 0, time_ns: now, own_cpu_ns: 0, used: None },
+            Ok(
+                EngineEvent::Connected { .. }
+                | EngineEvent::Found { .. }
+                | EngineEvent::Started { .. }
+                | EngineEvent::Failed(_),
+            ) => TargetReport::Nothing,
+            Err(TryRecvError::Empty) => TargetReport::Nothing,
+            Err(TryRecvError::Disconnected) => TargetReport::Lost,
         }
     }
 
-    fn climb(&mut self, from: Rung) {
-        self.launcher.climb(from);
+    fn escalate(&mut self, from: SignalRung) {
+        self.launcher.escalate(from);
     }
 
-    fn hears_terminal(&self) -> bool {
+    fn receives_terminal_signals(&self) -> bool {
         false
     }
 
-    fn outcome(&mut self) -> Outcome {
+    fn take_outcome(&mut self) -> TargetOutcome {
         std::mem::take(&mut self.outcome)
     }
 
-    fn files(&mut self, patterns: &[String], sink: &mut Sink<'_>) -> Option<Result<(), String>> {
+    fn export_files(&mut self, patterns: &[String], sink: &mut FileSink<'_>) -> Option<Result<(), String>> {
         let base = self.about.working_directory.clone().unwrap_or_else(|| "/".into());
         for pattern in patterns {
             let whole = Path::new(&base).join(pattern).to_string_lossy().into_owned();
-            if let Err(reason) = self.hand_out(&whole, sink) {
+            if let Err(reason) = self.export_matching_files(&whole, sink) {
                 return Some(Err(format!("files that match {pattern} could not be had: {reason}")));
             }
         }
@@ -547,14 +578,14 @@ impl RunningTarget for Contained {
     }
 
     fn release(self: Box<Self>) {
-        self.driver.bye();
-        self.launcher.bye();
+        self.driver.release();
+        self.launcher.release();
     }
 }
 
-impl Contained {
+impl RunningContainer {
     /// Hands over files that match an absolute pattern: from an archive of the part before the first wildcard.
-    fn hand_out(&mut self, pattern: &str, sink: &mut Sink<'_>) -> Result<(), String> {
+    fn export_matching_files(&mut self, pattern: &str, sink: &mut FileSink<'_>) -> Result<(), String> {
         let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
         let fixed = parts.iter().take_while(|part| !part.contains(['*', '?'])).count();
         let root = format!("/{}", parts[..fixed].join("/"));
@@ -562,13 +593,13 @@ impl Contained {
             return Err("it begins with a wildcard; name a folder first".into());
         }
         let above = Path::new(&root).parent().unwrap_or(Path::new("/")).to_path_buf();
-        let mut spool = tempfile().map_err(|error| error.to_string())?;
+        let mut spool = unnamed_tempfile().map_err(|error| error.to_string())?;
         let copy = spool.try_clone().map_err(|error| error.to_string())?;
-        self.driver.archive(&root, copy, ARCHIVE)?;
+        self.driver.download_archive(&root, copy, MAX_ARCHIVE_BYTES)?;
         spool.seek(SeekFrom::Start(0)).map_err(|error| error.to_string())?;
         let mut found = false;
         let mut reader = std::io::BufReader::new(spool);
-        let read = tar::files(&mut reader, &mut |name, content| {
+        let read = tar_reader::for_each_file(&mut reader, &mut |name, content| {
             let path = above.join(name).to_string_lossy().into_owned();
             if !path_matches(pattern, &path) {
                 return true;
@@ -582,7 +613,7 @@ impl Contained {
 }
 
 /// A file without a name, gone when it is closed.
-fn tempfile() -> std::io::Result<std::fs::File> {
+fn unnamed_tempfile() -> std::io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600);

@@ -1,36 +1,37 @@
-use metier_store::Owner;
+use metier_store::OwnerProcess;
 use metier_types::{Predictor, Run, RunState};
 use serde_json::json;
 
 use super::*;
 use crate::latency::compare_predictors;
-use crate::latency::runs::tests::Place;
-use crate::lifecycle::retrain::{Retrainer, SweepRuns};
+use crate::latency::run_trials::tests::Place;
+use crate::lifecycle::retrain::{PredictorRetrainer, RunSweeper};
 use crate::lifecycle::training_lock::TrainingLock;
 
-fn of(place: &Place, id: &metier_types::Digest) -> Predictor {
+fn of(place: &Place, id: &metier_types::ContentDigest) -> Predictor {
     place.store.predictor(id).unwrap().unwrap()
 }
 
 /// Makes the record of a predictor say how far off it was on each graph that it held out.
-fn claim(place: &Place, id: &metier_types::Digest, error: f64) {
+fn claim(place: &Place, id: &metier_types::ContentDigest, error: f64) {
     let mut record = of(place, id);
-    record.standing = Standing::InUse;
+    record.standing = PredictorStanding::InUse;
     let held = &mut record.held_out[0];
-    let graphs = held.extra[compare_predictors::BY_GRAPH].as_object_mut().unwrap();
+    let graphs = held.extra[compare_predictors::ERROR_BY_GRAPH_FIELD].as_object_mut().unwrap();
     graphs.values_mut().for_each(|of| *of = json!(error));
     place.store.update_predictor(&record).unwrap();
 }
 
-fn new_retrainer() -> Retrainer<LatencyRetraining<'static>> {
-    Retrainer::new(LatencyRetraining { passport: &|| None })
+fn new_retrainer() -> PredictorRetrainer<LatencyRetraining<'static>> {
+    PredictorRetrainer::new(LatencyRetraining { passport: &|| None })
 }
 
 /// Marks runs without a process, as the run engine does.
-const SWEEP: SweepRuns<'static> = &|store, device| {
-    let is_alive =
-        |owner: &Owner| metier_device::process_owner::is_there(&metier_linux::Roots::default(), owner);
-    store.sweep(device.id.as_str(), &is_alive).map_err(|error| error.to_string())
+const SWEEP: RunSweeper<'static> = &|store, device| {
+    let is_alive = |owner: &OwnerProcess| {
+        metier_device::process_owner::is_owner_alive(&metier_linux::KernelRoots::default(), owner)
+    };
+    store.mark_interrupted_runs(device.id.as_str(), &is_alive).map_err(|error| error.to_string())
 };
 
 #[test]
@@ -57,8 +58,12 @@ fn a_run_whose_measuring_program_was_killed_keeps_nobody_waiting() {
     fit::fit(&place.store, &place.device, None, RTEN).unwrap();
     let done = place.run(20, 0.01, |_| ());
     let left = Run { id: RunId::new(), state: RunState::Running, exit: None, ended: None, ..done };
-    let gone =
-        Owner { host: place.device.id.to_string(), boot: "an earlier one".to_string(), pid: 1, started: 1 };
+    let gone = OwnerProcess {
+        host: place.device.id.to_string(),
+        boot: "an earlier one".to_string(),
+        pid: 1,
+        started: 1,
+    };
     place.store.begin_run(&left, &gone).unwrap();
     let fitted = new_retrainer().turn(&place.store, &place.device, SWEEP).unwrap();
     assert_eq!(fitted.len(), 1);
@@ -93,10 +98,10 @@ fn while_no_run_arrives_none_is_looked_at() {
     let place = Place::new();
     place.run(1, 0.01, |run| run.context.graph = None);
     let mut retrainer = new_retrainer();
-    let marks = || place.store.trials(&place.device.id, runs::LOOKED).unwrap().len();
+    let marks = || place.store.trials(&place.device.id, run_trials::LOOKED_KIND).unwrap().len();
     retrainer.turn(&place.store, &place.device, SWEEP).unwrap();
     assert_eq!(marks(), 1);
-    place.store.remove_trials(&place.device.id, runs::LOOKED).unwrap();
+    place.store.remove_trials(&place.device.id, run_trials::LOOKED_KIND).unwrap();
     retrainer.turn(&place.store, &place.device, SWEEP).unwrap();
     assert_eq!(marks(), 0, "nothing was looked at");
     place.run(2, 0.01, |run| run.context.graph = None);
@@ -111,17 +116,17 @@ fn the_better_one_by_held_out_error_is_used_and_the_other_kept() {
     let first = fit::fit(&place.store, &place.device, None, RTEN).unwrap().record.id;
     claim(&place, &first, 0.0);
     place.run(1, 0.011, |_| ());
-    runs::take(&place.store, &place.device.id, false).unwrap();
+    run_trials::import_runs(&place.store, &place.device.id, false).unwrap();
     let worse = fit::fit(&place.store, &place.device, None, RTEN).unwrap();
-    assert_eq!(worse.record.standing, Standing::Passed);
-    assert_eq!(of(&place, &first).standing, Standing::InUse);
+    assert_eq!(worse.record.standing, PredictorStanding::Passed);
+    assert_eq!(of(&place, &first).standing, PredictorStanding::InUse);
     claim(&place, &first, 9.0);
     place.run(2, 0.012, |_| ());
-    runs::take(&place.store, &place.device.id, false).unwrap();
+    run_trials::import_runs(&place.store, &place.device.id, false).unwrap();
     let better = fit::fit(&place.store, &place.device, None, RTEN).unwrap();
     let before = better.before.unwrap();
     assert_eq!((before.id, before.errors.groups, before.unseen), (first, 8, 0));
     assert!(Some(before.errors.candidate) < before.errors.incumbent, "{before:?}");
-    assert_eq!(better.record.standing, Standing::InUse);
-    assert_eq!(of(&place, &first).standing, Standing::Passed);
+    assert_eq!(better.record.standing, PredictorStanding::InUse);
+    assert_eq!(of(&place, &first).standing, PredictorStanding::Passed);
 }

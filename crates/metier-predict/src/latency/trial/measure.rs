@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::operator_model::Part;
-use metier_infer::{Loaded, OperatorTime};
-use metier_onnx::Analysis;
+use crate::operator_model::GraphOperator;
+use metier_infer::{EngineOperatorTime, LoadedGraph};
+use metier_onnx::GraphAnalysis;
 
-use super::calm::{Host, Pulse};
-use crate::latency::step::{self, Step};
+use super::noise_probe::{HostNoise, NoiseProbe};
+use crate::latency::operator_features::{self, OperatorStep};
 
 /// How much time a point is worth.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Effort {
+pub struct MeasureEffort {
     /// Seconds of repeating, where the fewest repeats do not take longer.
     pub seconds: f64,
     pub fewest: usize,
@@ -23,7 +23,7 @@ pub struct Effort {
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Timed {
+pub struct TimedInference {
     /// One inference: what a quarter of the repeats stay below, so that a short disturbance does not count.
     pub seconds: f64,
     /// The middle of the repeats.
@@ -36,22 +36,22 @@ pub struct Timed {
 }
 
 /// Repeats are timed in pieces of this length.
-const PIECE: f64 = 0.004;
+const PIECE_SECONDS: f64 = 0.004;
 /// How many times the effort is spent where the host is not calm.
-const PATIENCE: f64 = 3.0;
+const MAX_EFFORT_FACTOR: f64 = 3.0;
 /// Share of the effort that calm repeats are enough of.
-const ENOUGH: f64 = 0.3;
+const ENOUGH_CALM_SHARE: f64 = 0.3;
 /// Fewest calm repeats that stand for all.
-const FEWEST_CALM: usize = 3;
+const MIN_CALM_REPEATS: usize = 3;
 /// Most times that operators are looked at until the host is calm.
-const LOOKS: usize = 3;
+const MAX_OPERATOR_LOOKS: usize = 3;
 
 /// Runs a graph again and again; the first ones do not count, and with a pulse only those do while the host was calm, where there are some.
-pub fn whole(
-    loaded: &mut Loaded,
-    effort: &Effort,
-    mut pulse: Option<(&mut Pulse, u32)>,
-) -> Result<Timed, metier_infer::Error> {
+pub fn time_graph(
+    loaded: &mut LoadedGraph,
+    effort: &MeasureEffort,
+    mut pulse: Option<(&mut NoiseProbe, u32)>,
+) -> Result<TimedInference, metier_infer::Error> {
     let first = loaded.run_once()?.wall.0;
     for _ in 0..if first > 0.2 { 0 } else { 2 } {
         loaded.run_once()?;
@@ -61,7 +61,7 @@ pub fn whole(
     let begin = Instant::now();
     let mut piece = |walls: &mut Vec<f64>, cpus: &mut Vec<f64>| -> Result<(), metier_infer::Error> {
         let (begin, most) = (Instant::now(), walls.len() + effort.most.div_ceil(4));
-        while walls.len() < most && begin.elapsed().as_secs_f64() < PIECE {
+        while walls.len() < most && begin.elapsed().as_secs_f64() < PIECE_SECONDS {
             let spent = loaded.run_once()?;
             walls.push(spent.wall.0);
             cpus.push(spent.cpu.0);
@@ -72,57 +72,60 @@ pub fn whole(
         let before = walls.len();
         let host = match &mut pulse {
             Some((pulse, threads)) => {
-                let (done, host) = pulse.around(*threads, || piece(&mut walls, &mut cpus));
+                let (done, host) = pulse.guard(*threads, || piece(&mut walls, &mut cpus));
                 done?;
                 host
             }
             None => {
                 piece(&mut walls, &mut cpus)?;
-                Host::Calm
+                HostNoise::Calm
             }
         };
         pieces += 1.0;
-        crowded += f64::from(u8::from(host == Host::Crowded));
-        if host == Host::Calm {
+        crowded += f64::from(u8::from(host == HostNoise::Crowded));
+        if host == HostNoise::Calm {
             calm.extend_from_slice(&walls[before..]);
         }
         let spent = begin.elapsed().as_secs_f64();
-        let wanted = if pulse.is_some() { ENOUGH } else { 1.0 } * effort.seconds;
+        let value = if pulse.is_some() { ENOUGH_CALM_SHARE } else { 1.0 } * effort.seconds;
         let is_enough =
-            calm.len() >= effort.fewest && (calm.iter().sum::<f64>() >= wanted || calm.len() >= effort.most);
-        let is_late = walls.len() >= effort.fewest && spent >= PATIENCE * effort.seconds;
+            calm.len() >= effort.fewest && (calm.iter().sum::<f64>() >= value || calm.len() >= effort.most);
+        let is_late = walls.len() >= effort.fewest && spent >= MAX_EFFORT_FACTOR * effort.seconds;
         if is_enough || is_late {
-            return Ok(Timed { crowded: crowded / pieces, ..Timed::of_calm(calm, walls, cpus) });
+            return Ok(TimedInference {
+                crowded: crowded / pieces,
+                ..TimedInference::of_calm(calm, walls, cpus)
+            });
         }
     }
 }
 
 /// Looks at each operator; with a pulse up to three times until the host is calm, and the shortest counts.
-pub fn looks(
-    loaded: &mut Loaded,
+pub fn time_operators(
+    loaded: &mut LoadedGraph,
     count: usize,
-    pulse: Option<(&mut Pulse, u32)>,
-) -> Result<Vec<OperatorTime>, metier_infer::Error> {
-    let Some((pulse, threads)) = pulse else { return loaded.operators(count) };
-    let mut best: Option<(f64, Vec<OperatorTime>)> = None;
-    for _ in 0..LOOKS {
-        let (told, host) = pulse.around(threads, || loaded.operators(count));
-        let told = told?;
-        let sum = told.iter().map(|one| one.seconds).sum();
+    pulse: Option<(&mut NoiseProbe, u32)>,
+) -> Result<Vec<EngineOperatorTime>, metier_infer::Error> {
+    let Some((pulse, threads)) = pulse else { return loaded.time_operators(count) };
+    let mut best: Option<(f64, Vec<EngineOperatorTime>)> = None;
+    for _ in 0..MAX_OPERATOR_LOOKS {
+        let (times, host) = pulse.guard(threads, || loaded.time_operators(count));
+        let engine_operator_times = times?;
+        let sum = engine_operator_times.iter().map(|time| time.seconds).sum();
         if best.as_ref().is_none_or(|(least, _)| sum < *least) {
-            best = Some((sum, told));
+            best = Some((sum, engine_operator_times));
         }
-        if host == Host::Calm {
+        if host == HostNoise::Calm {
             break;
         }
     }
-    Ok(best.map(|(_, told)| told).unwrap_or_default())
+    Ok(best.map(|(_, times)| times).unwrap_or_default())
 }
 
-impl Timed {
+impl TimedInference {
     /// From repeats while the host was calm; where these are too few, from all, of which the shortest was disturbed least.
     pub(super) fn of_calm(calm: Vec<f64>, walls: Vec<f64>, cpus: Vec<f64>) -> Self {
-        if calm.len() >= FEWEST_CALM {
+        if calm.len() >= MIN_CALM_REPEATS {
             return Self { runs: walls.len(), ..Self::of(calm, cpus) };
         }
         let least = walls.iter().copied().fold(f64::INFINITY, f64::min);
@@ -147,21 +150,25 @@ impl Timed {
 }
 
 /// Steps with what each took, as the runtime tells; what it did beside any step is given too.
-pub fn parts(graph: &Analysis, steps: &[Step], told: &[OperatorTime]) -> (Vec<Part>, Vec<OperatorTime>) {
-    let places = Places::of(graph, steps);
+pub fn parts(
+    graph: &GraphAnalysis,
+    steps: &[OperatorStep],
+    times: &[EngineOperatorTime],
+) -> (Vec<GraphOperator>, Vec<EngineOperatorTime>) {
+    let places = StepIndex::of(graph, steps);
     let mut seconds: Vec<Option<f64>> = vec![None; steps.len()];
     let mut beside = Vec::new();
-    for one in told {
-        match places.find(one) {
+    for time in times {
+        match places.find(time) {
             // Sub-graphs may use the same names, which the runtime tells as one: each has its share of the turns.
             Some(found) => {
                 let all: f64 = found.iter().map(|at| steps[*at].turns as f64).sum();
                 for at in found {
                     let share = steps[*at].turns as f64 / all.max(1.0);
-                    *seconds[*at].get_or_insert(0.0) += share * one.seconds;
+                    *seconds[*at].get_or_insert(0.0) += share * time.seconds;
                 }
             }
-            None => beside.push(one.clone()),
+            None => beside.push(time.clone()),
         }
     }
     let parts = steps.iter().zip(seconds).map(|(step, seconds)| part(step, seconds)).collect();
@@ -169,14 +176,14 @@ pub fn parts(graph: &Analysis, steps: &[Step], told: &[OperatorTime]) -> (Vec<Pa
 }
 
 /// Which step makes a value, takes it first, or does an operator of that name.
-struct Places<'a> {
+struct StepIndex<'a> {
     makers: BTreeMap<&'a str, Vec<usize>>,
     takers: BTreeMap<&'a str, Vec<usize>>,
     names: BTreeMap<&'a str, Vec<usize>>,
 }
 
-impl<'a> Places<'a> {
-    fn of(graph: &'a Analysis, steps: &[Step]) -> Self {
+impl<'a> StepIndex<'a> {
+    fn of(graph: &'a GraphAnalysis, steps: &[OperatorStep]) -> Self {
         let mut this = Self { makers: BTreeMap::new(), takers: BTreeMap::new(), names: BTreeMap::new() };
         for (at, step) in steps.iter().enumerate() {
             for operator in step.absorbed.iter().chain([&step.operator]) {
@@ -199,18 +206,18 @@ impl<'a> Places<'a> {
     }
 
     /// The steps that an engine's operator belongs to: one, but for names that several sub-graphs use.
-    fn find(&self, one: &OperatorTime) -> Option<&[usize]> {
-        let made = one
+    fn find(&self, time: &EngineOperatorTime) -> Option<&[usize]> {
+        let made = time
             .outputs
             .iter()
             .find_map(|name| self.makers.get(name.as_str()).or_else(|| self.makers.get(written_for(name))));
         // ONNX Runtime names a convolution in its own layout after the operator, or after what that makes.
-        let name = one.name.strip_suffix("_nchwc").unwrap_or(&one.name);
+        let name = time.name.strip_suffix("_nchwc").unwrap_or(&time.name);
         let named = || self.names.get(name).or_else(|| self.makers.get(name)).filter(|_| !name.is_empty());
         // Changing into that layout belongs to whoever wants it.
         let wanted = || {
-            let takes = one.inputs.iter().find_map(|name| self.takers.get(name.as_str()));
-            takes.filter(|_| one.kind == "ReorderInput")
+            let takes = time.inputs.iter().find_map(|name| self.takers.get(name.as_str()));
+            takes.filter(|_| time.kind == "ReorderInput")
         };
         made.or_else(named).or_else(wanted).map(Vec::as_slice)
     }
@@ -222,8 +229,8 @@ fn written_for(name: &str) -> &str {
 }
 
 /// A step as the learning side takes it.
-pub fn part(step: &Step, seconds: Option<f64>) -> Part {
-    Part {
+pub fn part(step: &OperatorStep, seconds: Option<f64>) -> GraphOperator {
+    GraphOperator {
         family: step.family.name().to_string(),
         kind: step.kind.clone(),
         turns: step.turns as f64,
@@ -234,10 +241,14 @@ pub fn part(step: &Step, seconds: Option<f64>) -> Part {
 }
 
 /// Steps of a graph for a number of threads.
-pub fn steps(graph: &Analysis, runtime: &str, threads: u32) -> Result<Vec<Step>, crate::latency::Error> {
-    let mut steps = step::steps(graph, runtime)?;
+pub fn steps(
+    graph: &GraphAnalysis,
+    runtime: &str,
+    threads: u32,
+) -> Result<Vec<OperatorStep>, crate::latency::LatencyError> {
+    let mut steps = operator_features::steps(graph, runtime)?;
     for step in &mut steps {
-        step.features[step::WIDTH - 1] = f64::from(threads);
+        step.features[operator_features::FEATURE_COUNT - 1] = f64::from(threads);
     }
     Ok(steps)
 }

@@ -10,7 +10,7 @@ mod sequences;
 mod small;
 
 use metier_onnx::DataType;
-use metier_onnx::build::{Builder, Setting};
+use metier_onnx::graph_builder::{AttributeValue, GraphBuilder};
 use metier_types::random::SplitMix64;
 
 /// Styles of networks, drawn in turns.
@@ -31,27 +31,27 @@ pub const STYLES: [&str; 13] = [
 ];
 
 /// Elements of a tensor at most.
-const MOST_ELEMENTS: u64 = 4_000_000;
+const MAX_ELEMENTS: u64 = 4_000_000;
 /// Weights of one operator at most.
-const MOST_WEIGHTS: u64 = 12_000_000;
+const MAX_WEIGHTS: u64 = 12_000_000;
 
 /// Repeatable chance. Networks are named by seed: what is drawn must stay the same.
-pub struct Chance(SplitMix64);
+pub struct NetworkRandom(SplitMix64);
 
-impl Chance {
+impl NetworkRandom {
     pub fn new(seed: u64) -> Self {
         Self(SplitMix64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x9e37_79b9))
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.0.next() % end.max(1)
+        self.0.next_u64() % end.max(1)
     }
 
     fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len() as u64) as usize]
     }
 
-    fn is(&mut self, percent: u64) -> bool {
+    fn with_percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
@@ -59,23 +59,23 @@ impl Chance {
     fn size(&mut self, low: u64, high: u64) -> u64 {
         let share = self.below(1 << 20) as f64 / f64::from(1 << 20);
         let value = (low as f64).log2() + share * ((high as f64).log2() - (low as f64).log2());
-        let value = if self.is(20) { value.round() } else { value };
+        let value = if self.with_percent(20) { value.round() } else { value };
         (value.exp2().round() as u64).clamp(low, high)
     }
 
     /// A number of channels: mostly a multiple of 8.
     fn channels(&mut self, low: u64, high: u64) -> u64 {
         let size = self.size(low, high);
-        if size >= 12 && self.is(85) { (size + 4) / 8 * 8 } else { size }
+        if size >= 12 && self.with_percent(85) { (size + 4) / 8 * 8 } else { size }
     }
 }
 
 /// A made-up network: the content of its file.
 pub fn network(number: u64) -> (String, Vec<u8>) {
     let style = STYLES[(number % STYLES.len() as u64) as usize];
-    let mut made = Making {
-        graph: Builder::new(number),
-        chance: Chance::new(number),
+    let mut made = NetworkBuilder {
+        graph: GraphBuilder::new(number),
+        chance: NetworkRandom::new(number),
         value: String::new(),
         shape: Vec::new(),
         adds: 0,
@@ -93,36 +93,36 @@ pub fn network(number: u64) -> (String, Vec<u8>) {
         _ => made.soup(),
     }
     let value = made.value.clone();
-    made.graph.output(&value);
+    made.graph.add_output(&value);
     (format!("{style}-{number}"), made.graph.finish())
 }
 
-struct Making {
-    graph: Builder,
-    chance: Chance,
+struct NetworkBuilder {
+    graph: GraphBuilder,
+    chance: NetworkRandom,
     /// The value that the next operator takes.
     value: String,
     shape: Vec<u64>,
     adds: u64,
 }
 
-impl Making {
+impl NetworkBuilder {
     fn elements(&self) -> u64 {
         self.shape.iter().product()
     }
 
     fn start(&mut self, shape: &[u64]) {
-        self.value = self.graph.input(DataType::Float, shape);
+        self.value = self.graph.add_input(DataType::Float, shape);
         self.shape = shape.to_vec();
     }
 
-    fn then(&mut self, kind: &str, settings: &[(&str, Setting)]) {
+    fn append(&mut self, kind: &str, settings: &[(&str, AttributeValue)]) {
         let value = self.value.clone();
-        self.value = self.graph.node(kind, &[&value], settings);
+        self.value = self.graph.encode_node(kind, &[&value], settings);
     }
 
-    fn with(&mut self, kind: &str, other: &str, settings: &[(&str, Setting)]) {
+    fn append_with(&mut self, kind: &str, other: &str, settings: &[(&str, AttributeValue)]) {
         let value = self.value.clone();
-        self.value = self.graph.node(kind, &[&value, other], settings);
+        self.value = self.graph.encode_node(kind, &[&value, other], settings);
     }
 }

@@ -1,21 +1,21 @@
 //! Points as the store keeps them: one or several trials each, since a large graph does not fit into one.
 
-use crate::operator_model::{Part, Point, Pressure};
-use metier_store::Trial;
+use crate::operator_model::{GraphOperator, ResourcePressure, TimedGraph};
+use metier_store::StoredTrial;
 use metier_types::RunId;
 use serde::{Deserialize, Serialize};
 
-use crate::latency::step::{BASIS, COUNTED, WIDTH};
+use crate::latency::operator_features::{FEATURE_COUNT, FEATURE_VERSION, LINEAR_FEATURES};
 
 /// The kind under which the store keeps them.
 pub const KIND: &str = "latency";
 /// Operators of one record.
-const PARTS: usize = 80;
+const MAX_PARTS: usize = 80;
 
 /// A point, or a piece of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
-    /// Which version of the counts it has ([`COUNTED`]).
+pub struct TrialRecord {
+    /// Which version of the counts it has ([`FEATURE_VERSION`]).
     #[serde(default)]
     pub counted: u32,
     /// The graph: a digest or the number of a made-up one.
@@ -26,7 +26,7 @@ pub struct Kept {
     pub is_trial: bool,
     pub runtime: String,
     pub threads: u32,
-    pub pressure: Pressure,
+    pub pressure: ResourcePressure,
     /// What one inference took.
     pub seconds: f64,
     /// The middle of the repeats.
@@ -44,14 +44,14 @@ pub struct Kept {
     /// Which piece, of how many.
     pub piece: (usize, usize),
     /// Family, kind, turns, basis, features, seconds of each operator.
-    pub parts: Vec<KeptPart>,
+    pub parts: Vec<TrialRecordPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KeptPart(pub String, pub String, pub f64, pub Vec<f64>, pub Vec<f64>, pub Option<f64>);
+pub struct TrialRecordPart(pub String, pub String, pub f64, pub Vec<f64>, pub Vec<f64>, pub Option<f64>);
 
 /// Six digits are more than any clock has.
-fn short(value: f64) -> f64 {
+fn round_digits(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
@@ -65,18 +65,18 @@ pub fn is_of_runtime(key: &str, runtime: &str) -> bool {
     key.rsplit('/').nth(3) == Some(runtime)
 }
 
-impl Kept {
+impl TrialRecord {
     /// Whether its operators were counted as this version counts them.
     pub fn is_of_this_version(&self) -> bool {
-        self.counted == COUNTED
-            && self.parts.iter().all(|KeptPart(_, _, _, basis, features, _)| {
-                basis.len() == BASIS.len() && features.len() == WIDTH
+        self.counted == FEATURE_VERSION
+            && self.parts.iter().all(|TrialRecordPart(_, _, _, basis, features, _)| {
+                basis.len() == LINEAR_FEATURES.len() && features.len() == FEATURE_COUNT
             })
     }
 
     /// What tells points apart.
     pub fn key(&self) -> String {
-        let Pressure { sharing, cpu, memory } = self.pressure;
+        let ResourcePressure { sharing, cpu, memory } = self.pressure;
         format!(
             "{}/{}/t{}/{:.3},{:.3},{:.3}/{}",
             self.graph, self.runtime, self.threads, sharing, cpu, memory, self.piece.0
@@ -84,62 +84,64 @@ impl Kept {
     }
 
     /// The records that hold it.
-    pub fn pieces(&self) -> Result<Vec<Trial>, serde_json::Error> {
-        let count = self.parts.len().div_ceil(PARTS).max(1);
+    pub fn pieces(&self) -> Result<Vec<StoredTrial>, serde_json::Error> {
+        let count = self.parts.len().div_ceil(MAX_PARTS).max(1);
         (0..count)
             .map(|piece| {
-                let parts = self.parts.iter().skip(piece * PARTS).take(PARTS).cloned().collect();
-                let one = Self { piece: (piece, count), parts, ..self.clone() };
-                Ok(Trial { key: one.key(), record: serde_json::to_string(&one)? })
+                let parts = self.parts.iter().skip(piece * MAX_PARTS).take(MAX_PARTS).cloned().collect();
+                let record = Self { piece: (piece, count), parts, ..self.clone() };
+                Ok(StoredTrial { key: record.key(), record: serde_json::to_string(&record)? })
             })
             .collect()
     }
 
     /// Joins pieces again; points of which one is missing are left out.
-    pub fn join(trials: &[Trial]) -> Vec<Kept> {
-        let mut whole: std::collections::BTreeMap<String, Vec<Kept>> = std::collections::BTreeMap::new();
+    pub fn join(trials: &[StoredTrial]) -> Vec<TrialRecord> {
+        let mut whole: std::collections::BTreeMap<String, Vec<TrialRecord>> =
+            std::collections::BTreeMap::new();
         for trial in trials {
-            let Ok(one) = serde_json::from_str::<Kept>(&trial.record) else { continue };
-            let key = Kept { piece: (0, 0), parts: Vec::new(), ..one.clone() }.key();
-            whole.entry(key).or_default().push(one);
+            let Ok(record) = serde_json::from_str::<TrialRecord>(&trial.record) else { continue };
+            let key = TrialRecord { piece: (0, 0), parts: Vec::new(), ..record.clone() }.key();
+            whole.entry(key).or_default().push(record);
         }
         whole
             .into_values()
             .filter_map(|mut pieces| {
-                pieces.sort_by_key(|one| one.piece.0);
+                pieces.sort_by_key(|record| record.piece.0);
                 let count = pieces.first()?.piece.1;
                 let mut first = pieces.first()?.clone();
-                if pieces.len() != count || pieces.iter().enumerate().any(|(at, one)| one.piece.0 != at) {
+                if pieces.len() != count || pieces.iter().enumerate().any(|(at, record)| record.piece.0 != at)
+                {
                     return None;
                 }
-                first.parts = pieces.into_iter().flat_map(|one| one.parts).collect();
+                first.parts = pieces.into_iter().flat_map(|record| record.parts).collect();
                 Some(first)
             })
             .collect()
     }
 
     /// The operators of a point, to be kept.
-    pub fn kept_parts(parts: &[Part]) -> Vec<KeptPart> {
+    pub fn kept_parts(parts: &[GraphOperator]) -> Vec<TrialRecordPart> {
         parts
             .iter()
             .map(|part| {
-                let list = |values: &[f64]| values.iter().map(|value| short(*value)).collect();
-                KeptPart(
+                let list = |values: &[f64]| values.iter().map(|value| round_digits(*value)).collect();
+                TrialRecordPart(
                     part.family.clone(),
                     part.kind.clone(),
                     part.turns,
                     list(&part.basis),
                     list(&part.features),
-                    part.seconds.map(short),
+                    part.seconds.map(round_digits),
                 )
             })
             .collect()
     }
 
     /// As it is learned from.
-    pub fn point(&self) -> Point {
-        Point {
-            group: metier_learn::validate::group_of(&self.name),
+    pub fn point(&self) -> TimedGraph {
+        TimedGraph {
+            group: metier_learn::cross_validation::hash_group(&self.name),
             is_trial: self.is_trial,
             threads: self.threads,
             pressure: self.pressure,
@@ -147,7 +149,7 @@ impl Kept {
             parts: self
                 .parts
                 .iter()
-                .map(|KeptPart(family, kind, turns, basis, features, seconds)| Part {
+                .map(|TrialRecordPart(family, kind, turns, basis, features, seconds)| GraphOperator {
                     family: family.clone(),
                     kind: kind.clone(),
                     turns: *turns,

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::operator_model::Pressure;
+use crate::operator_model::ResourcePressure;
 use metier_types::Ratio;
 
-use crate::latency::Conditions;
-use crate::latency::learned::pressure;
+use crate::latency::InferenceConditions;
+use crate::latency::learned_predictor::pressure;
 
 /// What kind of stress, how much.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stress {
+pub struct StressLevel {
     pub threads: u32,
     /// Share of the time that each is busy.
     pub busy: f64,
@@ -24,11 +24,11 @@ pub struct Stress {
 }
 
 /// Bytes that a streaming thread goes through: more than a core's own caches.
-const STREAMED: usize = 64 << 20;
+const STREAM_BYTES: usize = 64 << 20;
 /// A thread's turn of being busy and not.
-const TURN: Duration = Duration::from_millis(4);
+const DUTY_PERIOD: Duration = Duration::from_millis(4);
 
-impl Stress {
+impl StressLevel {
     /// The levels that are tried on a device of so many processors.
     pub fn levels(cores: u32) -> Vec<Self> {
         let cores = cores.max(1);
@@ -47,24 +47,24 @@ impl Stress {
     }
 
     /// The same as a condition.
-    pub fn conditions(self, threads: u32) -> Conditions {
+    pub fn conditions(self, threads: u32) -> InferenceConditions {
         let cpu = f64::from(self.threads) * self.busy / f64::from(self.cores);
         let memory = if self.streams { cpu } else { 0.0 };
-        Conditions {
+        InferenceConditions {
             threads,
             cpu_load: Some(Ratio(cpu)),
             memory_load: Some(Ratio(memory.min(1.0))),
-            ..Conditions::default()
+            ..InferenceConditions::default()
         }
     }
 
     /// The same as the learning side takes it.
-    pub fn pressure(self, threads: u32, cores: u32) -> Pressure {
+    pub fn pressure(self, threads: u32, cores: u32) -> ResourcePressure {
         pressure(&self.conditions(threads), f64::from(cores))
     }
 
     /// Starts it; it ends when what is given is dropped.
-    pub fn start(self) -> Stressed {
+    pub fn start(self) -> RunningStress {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..self.threads)
             .map(|_| {
@@ -74,17 +74,17 @@ impl Stress {
                 })
             })
             .collect();
-        Stressed { stop, threads }
+        RunningStress { stop, threads }
     }
 }
 
 /// Stress that is going on.
-pub struct Stressed {
+pub struct RunningStress {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<f64>>,
 }
 
-impl Drop for Stressed {
+impl Drop for RunningStress {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -96,7 +96,7 @@ impl Drop for Stressed {
 
 fn rest(busy: f64) {
     if busy < 1.0 {
-        std::thread::sleep(TURN.mul_f64(1.0 - busy));
+        std::thread::sleep(DUTY_PERIOD.mul_f64(1.0 - busy));
     }
 }
 
@@ -104,7 +104,7 @@ fn compute(busy: f64, stop: &AtomicBool) -> f64 {
     let mut values = [1.000_1f64; 16];
     while !stop.load(Ordering::Relaxed) {
         let begin = Instant::now();
-        while begin.elapsed() < TURN.mul_f64(busy) {
+        while begin.elapsed() < DUTY_PERIOD.mul_f64(busy) {
             for _ in 0..200 {
                 values.iter_mut().for_each(|value| *value = value.mul_add(0.999_9, 1e-4));
             }
@@ -115,11 +115,11 @@ fn compute(busy: f64, stop: &AtomicBool) -> f64 {
 }
 
 fn stream(busy: f64, stop: &AtomicBool) -> f64 {
-    let mut memory = vec![1u64; STREAMED / 8];
+    let mut memory = vec![1u64; STREAM_BYTES / 8];
     let mut at = 0;
     while !stop.load(Ordering::Relaxed) {
         let begin = Instant::now();
-        while begin.elapsed() < TURN.mul_f64(busy) {
+        while begin.elapsed() < DUTY_PERIOD.mul_f64(busy) {
             let end = (at + 32_768).min(memory.len());
             memory[at..end].iter_mut().for_each(|value| *value = value.wrapping_add(1));
             at = if end == memory.len() { 0 } else { end };

@@ -1,12 +1,12 @@
 //! Material with known figures, and a check of pages.
 
-use metier_report::{Measured, Subject};
-use metier_types::{Column, Kind, Run, RunId, Series, Unit, Values};
+use metier_report::{ReportSubject, ReportedRun};
+use metier_types::{ColumnKind, ColumnUnit, ColumnValues, Run, RunId, Series, SeriesColumn};
 use serde_json::json;
 
 /// A run of this many seconds: half a core, one and a half in every tenth second, times `load`; a
 /// peak of 200 MiB.
-pub fn measured(number: u32, load: f64, seconds: f64) -> Measured {
+pub fn measured(number: u32, load: f64, seconds: f64) -> ReportedRun {
     let id = format!("01945a00-0000-7000-8000-{number:012x}");
     let wall = seconds * (1.0 + 0.001 * f64::from(number % 7));
     let run: Run = serde_json::from_value(json!({
@@ -56,7 +56,7 @@ pub fn measured(number: u32, load: f64, seconds: f64) -> Measured {
     }))
     .unwrap();
     let series = vec![in_use(run.id, load, seconds), energy(run.id, seconds)];
-    Measured {
+    ReportedRun {
         verdict: format!("detect succeeded after {wall:.1} s."),
         run,
         series,
@@ -80,24 +80,24 @@ fn in_use(run: RunId, load: f64, seconds: f64) -> Series {
         cpu += (cores * load * 1e8) as i64;
         counted.push(cpu);
     }
-    let column = |name: &str, kind: Kind, unit: Unit, values: Vec<i64>| Column {
+    let column = |name: &str, kind: ColumnKind, unit: ColumnUnit, values: Vec<i64>| SeriesColumn {
         name: name.into(),
         kind,
         unit,
-        values: Values::Integer(values),
+        values: ColumnValues::Integer(values),
         absent: vec![],
     };
     Series {
         times: (0..rows).map(|row| row * 100_000_000).collect(),
         columns: vec![
-            column("cpu", Kind::Counter, Unit::Nanoseconds, counted),
+            column("cpu", ColumnKind::Counter, ColumnUnit::Nanoseconds, counted),
             column(
                 "memory",
-                Kind::Gauge,
-                Unit::Bytes,
+                ColumnKind::Gauge,
+                ColumnUnit::Bytes,
                 (0..rows).map(|row| (row.min(100) + 100) << 20).collect(),
             ),
-            column("read", Kind::Counter, Unit::Bytes, (0..rows).map(|row| row * 5000).collect()),
+            column("read", ColumnKind::Counter, ColumnUnit::Bytes, (0..rows).map(|row| row * 5000).collect()),
         ],
         ..Series::new(run, "use")
     }
@@ -105,11 +105,11 @@ fn in_use(run: RunId, load: f64, seconds: f64) -> Series {
 
 fn energy(run: RunId, seconds: f64) -> Series {
     let rows = seconds as i64 + 1;
-    let values = Values::Integer((0..rows).map(|row| row * 5_000_000).collect());
-    let column = Column {
+    let values = ColumnValues::Integer((0..rows).map(|row| row * 5_000_000).collect());
+    let column = SeriesColumn {
         name: "package-0".into(),
-        kind: Kind::Counter,
-        unit: Unit::Microjoules,
+        kind: ColumnKind::Counter,
+        unit: ColumnUnit::Microjoules,
         values,
         absent: vec![],
     };
@@ -120,9 +120,9 @@ fn energy(run: RunId, seconds: f64) -> Series {
     }
 }
 
-pub fn subject(label: &str, runs: u32, load: f64, seconds: f64) -> Subject {
+pub fn subject(label: &str, runs: u32, load: f64, seconds: f64) -> ReportSubject {
     let from = label.len() as u32 * 1000 + u32::from(label.as_bytes()[0]) * 100;
-    Subject {
+    ReportSubject {
         label: label.to_string(),
         runs: (0..runs).map(|at| measured(from + at, load, seconds)).collect(),
     }

@@ -1,17 +1,17 @@
 //! The doors of Kepler: its estimator on a unix socket, its model server, its trainers. Each translates; what is said is decided in `metier-power`.
 
-mod asking;
-mod estimator;
-mod figures;
-mod kept;
-mod models;
-mod online;
-mod role;
+mod estimator_socket;
+mod metrics_page;
+mod model_fetcher;
+mod model_server;
+mod online_trainer;
+mod request_buffer;
+mod services;
 mod trainer;
 
-pub use asking::Asking;
-pub use estimator::{Door as EstimatorDoor, Figures, SOCKET};
-pub use models::{Models, PORT as MODELS_PORT, router};
-pub use online::Online;
-pub use role::{Beside, Doors, Opened};
+pub use estimator_socket::{DEFAULT_SOCKET_PATH, EstimatorSocket as EstimatorDoor, EstimatorStats};
+pub use model_fetcher::FetchConfig;
+pub use model_server::{ModelServerState, PORT as MODELS_PORT, router};
+pub use online_trainer::OnlineTrainerConfig;
+pub use services::{BackgroundServices, KeplerServices, OpenedServices};
 pub use trainer::PORT as TRAINER_PORT;

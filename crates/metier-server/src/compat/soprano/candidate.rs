@@ -1,23 +1,23 @@
 //! The candidates of an answer: the ranking of the nodes, or one described device, in the
 //! interface's fields.
 //!
-//! The ranking is [`metier_place::rank`], with ONNX Runtime. Two things are the interface's own: a
+//! The ranking is [`metier_place::rank_commands`], with ONNX Runtime. Two things are the interface's own: a
 //! predictor file of the original's has times without intervals, and where no node has memory for
 //! the graph each keeps its time and says that it may not fit, because the original answers such
 //! requests, too.
 
 use std::time::Instant;
 
-use metier_onnx::Analysis;
+use metier_onnx::GraphAnalysis;
 use metier_place::{
     MissingFact, NodeCost, NodeFacts, NodeInventory, Placement, PlacementDemand, PlacementEstimate,
     PrometheusNode, RankedNode, rank, requested_memory,
 };
-use metier_predict::latency::conditions::{ALL, ONNX_RUNTIME};
-use metier_predict::latency::{Conditions, Counts};
+use metier_predict::latency::conditions::{ALL_PROCESSORS, ONNX_RUNTIME};
+use metier_predict::latency::{InferenceConditions, SopranoCounts};
 use metier_predict::node_predictor::{GraphWorkload, NodePredictor};
 use metier_predict::passport_resolver::PassportResolver;
-use metier_types::{Bytes, Digest, Origin, Ratio};
+use metier_types::{Bytes, ContentDigest, PassportOrigin, Ratio};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -28,9 +28,9 @@ use crate::placement_cache::{FileInputs, FilePredictor, PlacementPredictors};
 #[derive(Debug, Clone)]
 pub struct GraphQuestion {
     /// The counts of the SOPRANO profiler.
-    pub counts: Counts,
+    pub counts: SopranoCounts,
     /// The graph itself, where it is known.
-    pub graph: Option<Box<Analysis>>,
+    pub graph: Option<Box<GraphAnalysis>>,
     /// Threads that it will have; else all of the device's.
     pub threads: Option<u32>,
 }
@@ -70,7 +70,7 @@ pub struct ProfilingCandidate {
     /// Threads that the time is for; `null` for a predictor file, and where nothing can be said.
     pub threads: Option<u32>,
     /// The predictor that says so; `null` for a predictor file, and where nothing can be said.
-    pub predictor: Option<Digest>,
+    pub predictor: Option<ContentDigest>,
     /// Why it takes so long, or why nothing can be said.
     pub reason: String,
     /// What the device's speed is known from.
@@ -102,47 +102,50 @@ impl NodeCost for FileTime {
 
 impl GraphQuestion {
     /// What predicts it on nodes.
-    pub fn predictor<'a>(&'a self, predictors: &'a PlacementPredictors) -> NodePredictor<'a> {
+    pub fn node_predictor<'a>(&'a self, predictors: &'a PlacementPredictors) -> NodePredictor<'a> {
         let runtime = ONNX_RUNTIME.to_string();
-        let conditions =
-            Conditions { runtime, threads: self.threads.unwrap_or(ALL), ..Conditions::default() };
+        let conditions = InferenceConditions {
+            runtime,
+            threads: self.threads.unwrap_or(ALL_PROCESSORS),
+            ..InferenceConditions::default()
+        };
         let workload = GraphWorkload { graph: self.graph.as_deref(), counts: Some(self.counts) };
         NodePredictor::new(&predictors.latency, &predictors.passports, workload, conditions)
     }
 
     /// All nodes: those with a time first, fastest first; then the others, by name.
-    pub fn candidates(
+    pub fn rank_candidates(
         &self,
         predictors: &PlacementPredictors,
         inventory: &NodeInventory,
     ) -> Vec<ProfilingCandidate> {
         let demand = PlacementDemand::single("");
         if let Some(file) = &predictors.file {
-            let ranking = rank(inventory, &demand, &|node| self.by_file(file.as_ref(), node));
-            return ranking.iter().map(of_file).collect();
+            let ranking = rank(inventory, &demand, &|node| self.predict_by_file(file.as_ref(), node));
+            return ranking.iter().map(file_candidate).collect();
         }
-        let predictor = self.predictor(predictors);
+        let predictor = self.node_predictor(predictors);
         let ranking = rank(inventory, &demand, &|node| predictor.on_node(node));
-        of_ranking(&ranking, &predictors.passports)
+        ranked_candidates(&ranking, &predictors.passports)
     }
 
     /// Candidates and placement of one ranking.
-    pub fn placed(
+    pub fn rank_and_place(
         &self,
         predictors: &PlacementPredictors,
         inventory: &NodeInventory,
         demand: &PlacementDemand,
     ) -> (Vec<ProfilingCandidate>, Placement) {
         let began = Instant::now();
-        let predictor = self.predictor(predictors);
+        let predictor = self.node_predictor(predictors);
         let ranking = rank(inventory, demand, &|node| predictor.on_node(node));
         let placement = Placement::new(inventory, demand, &ranking, began.elapsed());
-        (of_ranking(&ranking, &predictors.passports), placement)
+        (ranked_candidates(&ranking, &predictors.passports), placement)
     }
 
     /// One device that the request describes. There is no other to choose, so it has its time also
     /// where the graph may not fit, and says so.
-    pub fn described(
+    pub fn predict_described(
         &self,
         predictors: &PlacementPredictors,
         device: &DescribedDevice,
@@ -154,8 +157,8 @@ impl GraphQuestion {
             ..ProfilingCandidate::default()
         };
         if let Some(file) = &predictors.file {
-            let time = self.file_time(file.as_ref(), &candidate);
-            candidate.tell_time(time.as_ref());
+            let time = self.file_prediction(file.as_ref(), &candidate);
+            candidate.set_file_time(time.as_ref());
             return candidate;
         }
         let Some(source) = predictors.passports.named(&device.model) else {
@@ -165,13 +168,14 @@ impl GraphQuestion {
             return candidate;
         };
         let load = Ratio(device.cpu_percent / 100.0);
-        match self.predictor(predictors).on_passport(source, Some(load)) {
+        match self.node_predictor(predictors).on_passport(source, Some(load)) {
             Ok(estimate) => {
-                candidate.tell(&estimate);
+                candidate.set_estimate(&estimate);
                 let needed = requested_memory(estimate.memory.interval().high());
                 let size = estimate.source.passport.device.memory_bytes;
                 if let Some(size) = size.filter(|size| needed > *size) {
-                    candidate.doubt(&format!("it may need {needed} of memory, and the device has {size}"));
+                    candidate
+                        .add_doubt(&format!("it may need {needed} of memory, and the device has {size}"));
                 }
             }
             Err(why) => candidate.reason = format!("left out: {why}"),
@@ -179,20 +183,20 @@ impl GraphQuestion {
         candidate
     }
 
-    fn by_file(&self, file: &dyn FilePredictor, node: &NodeFacts) -> Result<FileTime, String> {
-        self.file_time(file, &ProfilingCandidate::of_node(node))
+    fn predict_by_file(&self, file: &dyn FilePredictor, node: &NodeFacts) -> Result<FileTime, String> {
+        self.file_prediction(file, &ProfilingCandidate::from_node(node))
     }
 
-    fn file_time(
+    fn file_prediction(
         &self,
         file: &dyn FilePredictor,
         candidate: &ProfilingCandidate,
     ) -> Result<FileTime, String> {
         // Such files were learned from counts by the original's rules, its blind spots included.
         let by_rules = self.graph.as_ref().and_then(|graph| graph.characteristics_by_rules);
-        let Counts { model_input_size, model_output_size, .. } = self.counts;
-        let counts =
-            by_rules.map_or(self.counts, |rules| Counts::of(&rules, model_input_size, model_output_size));
+        let SopranoCounts { model_input_size, model_output_size, .. } = self.counts;
+        let counts = by_rules
+            .map_or(self.counts, |rules| SopranoCounts::of(&rules, model_input_size, model_output_size));
         let inputs = FileInputs {
             counts,
             cpu_percent: candidate.cpu_usage,
@@ -211,7 +215,7 @@ impl GraphQuestion {
 
 impl ProfilingCandidate {
     /// A node without its time.
-    fn of_node(node: &NodeFacts) -> Self {
+    fn from_node(node: &NodeFacts) -> Self {
         let shown = node.prometheus.as_ref();
         let text = |of: fn(&PrometheusNode) -> &Option<String>| shown.and_then(|shown| of(shown).clone());
         Self {
@@ -228,7 +232,7 @@ impl ProfilingCandidate {
         }
     }
 
-    fn tell(&mut self, estimate: &PlacementEstimate) {
+    fn set_estimate(&mut self, estimate: &PlacementEstimate) {
         let (latency, passport) = (&estimate.latency, &estimate.source.passport);
         let interval = latency.interval();
         self.predicted_execution_time = Some(latency.value());
@@ -238,16 +242,16 @@ impl ProfilingCandidate {
         self.in_range = Some(latency.in_range());
         self.threads = Some(estimate.threads);
         self.predictor = Some(latency.predictor());
-        self.reason = latency.because().to_string();
+        self.reason = latency.reason().to_string();
         let origin = match (estimate.source.is_generic, passport.origin) {
             (true, _) => "generic",
-            (_, Origin::Measured) => "measured",
+            (_, PassportOrigin::Measured) => "measured",
             _ => "specified",
         };
         self.known_from = Some(SpeedSource { passport: passport.id.clone(), origin });
     }
 
-    fn tell_time(&mut self, time: Result<&FileTime, &String>) {
+    fn set_file_time(&mut self, time: Result<&FileTime, &String>) {
         match time {
             Ok(time) => {
                 self.predicted_execution_time = Some(time.seconds());
@@ -258,12 +262,12 @@ impl ProfilingCandidate {
         }
     }
 
-    fn doubt(&mut self, why: &str) {
+    fn add_doubt(&mut self, why: &str) {
         self.reason.push_str(&format!("; it may not run there: {why}"));
     }
 
     /// Says that the device has no passport, where its series do not say so already.
-    fn miss_passport(&mut self) {
+    fn add_missing_passport(&mut self) {
         if self.missing.iter().all(|lack| lack.what != "device") {
             let model = self.device_model.as_deref().unwrap_or_default();
             let why = format!("there is no passport of {model:?}; `metier device bench` there makes one");
@@ -272,10 +276,10 @@ impl ProfilingCandidate {
     }
 }
 
-fn of_file(one: &RankedNode<'_, FileTime>) -> ProfilingCandidate {
-    let mut candidate = ProfilingCandidate::of_node(one.node);
+fn file_candidate(node: &RankedNode<'_, FileTime>) -> ProfilingCandidate {
+    let mut candidate = ProfilingCandidate::from_node(node.node);
     let unknown = String::new();
-    candidate.tell_time(match (&one.obstacle, &one.cost) {
+    candidate.set_file_time(match (&node.obstacle, &node.cost) {
         (None, Some(time)) => Ok(time),
         (why, _) => Err(why.as_ref().unwrap_or(&unknown)),
     });
@@ -284,39 +288,40 @@ fn of_file(one: &RankedNode<'_, FileTime>) -> ProfilingCandidate {
 
 /// A ranking in the interface's fields. A node that has too little memory has no time, unless that
 /// is so of each.
-fn of_ranking(
+fn ranked_candidates(
     ranking: &[RankedNode<'_, PlacementEstimate>],
     passports: &PassportResolver,
 ) -> Vec<ProfilingCandidate> {
-    let none_fits = ranking.iter().all(|one| one.obstacle.is_some());
-    let of_one = |one: &RankedNode<'_, PlacementEstimate>| {
-        let mut candidate = ProfilingCandidate::of_node(one.node);
-        match (&one.cost, &one.obstacle) {
+    let none_fits = ranking.iter().all(|node| node.obstacle.is_some());
+    let of_one = |node: &RankedNode<'_, PlacementEstimate>| {
+        let mut candidate = ProfilingCandidate::from_node(node.node);
+        match (&node.cost, &node.obstacle) {
             (Some(estimate), None) => {
-                candidate.tell(estimate);
-                if one.is_memory_unknown {
+                candidate.set_estimate(estimate);
+                if node.is_memory_unknown {
                     candidate.reason.push_str("; how much memory it has available is not known");
                 }
             }
             (Some(estimate), Some(why)) if none_fits => {
-                candidate.tell(estimate);
-                candidate.doubt(why);
+                candidate.set_estimate(estimate);
+                candidate.add_doubt(why);
             }
             (_, why) => candidate.reason = format!("left out: {}", why.as_deref().unwrap_or_default()),
         }
-        let is_known = match &one.cost {
+        let is_known = match &node.cost {
             Some(estimate) => !estimate.source.is_generic,
-            None => passports.resolve(one.node).is_ok_and(|source| !source.is_generic),
+            None => passports.resolve(node.node).is_ok_and(|source| !source.is_generic),
         };
         if !is_known {
-            candidate.miss_passport();
+            candidate.add_missing_passport();
         }
         candidate
     };
     let mut candidates: Vec<ProfilingCandidate> = ranking.iter().map(of_one).collect();
     if none_fits {
-        let time = |one: &ProfilingCandidate| one.predicted_execution_time.unwrap_or(f64::INFINITY);
-        candidates.sort_by(|one, other| time(one).total_cmp(&time(other)));
+        let time =
+            |candidate: &ProfilingCandidate| candidate.predicted_execution_time.unwrap_or(f64::INFINITY);
+        candidates.sort_by(|profiling_candidate, other| time(profiling_candidate).total_cmp(&time(other)));
     }
     candidates
 }

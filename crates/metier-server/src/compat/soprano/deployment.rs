@@ -8,24 +8,24 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::request::shown;
-use crate::http::problem::{FieldError, shorten};
+use super::request::value_text;
+use crate::http::problem::{FieldError, shorten_text};
 
 /// Longest argument or variable.
-const LONGEST_TEXT: usize = 4096;
+const MAX_TEXT_BYTES: usize = 4096;
 /// Most arguments, and most variables.
-const MOST_TEXTS: usize = 1000;
-const MOST_PORTS: usize = 100;
+const MAX_TEXTS: usize = 1000;
+const MAX_PORTS: usize = 100;
 /// Fields that there are.
-const FIELDS: &str =
+const FIELD_NAMES: &str =
     "image, name, namespace, threads, replicas, arguments, environment, ports or within_seconds";
-const OBJECT: &str = "an object with the image that serves the graph: {\"image\": \"serve:1.2\"}";
+const WANT_OBJECT: &str = "an object with the image that serves the graph: {\"image\": \"serve:1.2\"}";
 
 /// The schema of what is asked, for the API's description; it is read by hand.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Deployment")]
 #[allow(dead_code, reason = "describes what is sent")]
-pub struct Wanted {
+pub struct DeploymentRequest {
     /// The image that serves the graph.
     pub image: String,
     /// Name of the Deployment; else made of the graph's.
@@ -48,7 +48,7 @@ pub struct Wanted {
 
 /// What is asked, checked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Deployment {
+pub struct CheckedDeployment {
     /// The image, and how.
     pub serving: ServingImage,
     pub namespace: Option<String>,
@@ -60,22 +60,22 @@ pub struct Deployment {
 }
 
 /// Something is to be placed where no nodes are known.
-pub fn nowhere() -> FieldError {
+pub fn apply_without_nodes() -> FieldError {
     let want = "false or absent where no Prometheus is asked: there are no nodes to choose from";
     FieldError::new("apply", "true", want)
 }
 
 /// Reads the field; the default of the name comes from what the graph is called.
-pub fn read(value: Option<&Value>, model: &str) -> Result<Deployment, Vec<FieldError>> {
+pub fn read_deployment(value: Option<&Value>, model: &str) -> Result<CheckedDeployment, Vec<FieldError>> {
     let fields = match value {
-        None | Some(Value::Null) => return Err(vec![FieldError::absent("deployment", OBJECT)]),
+        None | Some(Value::Null) => return Err(vec![FieldError::absent("deployment", WANT_OBJECT)]),
         Some(Value::Object(fields)) => fields,
-        Some(other) => return Err(vec![FieldError::new("deployment", &shown(other), OBJECT)]),
+        Some(other) => return Err(vec![FieldError::new("deployment", &value_text(other), WANT_OBJECT)]),
     };
-    let mut reader = Reader { fields, seen: Vec::new(), faults: Vec::new() };
+    let mut reader = DeploymentReader { fields, seen: Vec::new(), faults: Vec::new() };
     let image = reader.text("image");
     if image.is_none() {
-        reader.absent("image", "the name of an image, such as serve:1.2");
+        reader.add_absent("image", "the name of an image, such as serve:1.2");
     }
     let name = reader.text("name").unwrap_or_else(|| object_name(model));
     let namespace = reader.text("namespace");
@@ -93,17 +93,17 @@ pub fn read(value: Option<&Value>, model: &str) -> Result<Deployment, Vec<FieldE
     if let Some(image) = &image {
         reader.check("image", image, serving("x", image).defect().map(|(_, _, want)| want));
     }
-    let threads = reader.whole("threads", 1, 4096);
-    let replicas = reader.whole("replicas", 1, 1000);
+    let threads = reader.integer("threads", 1, 4096);
+    let replicas = reader.integer("replicas", 1, 1000);
     let arguments = reader.arguments();
     let environment = reader.environment();
     let ports = reader.ports();
-    let within = reader.whole("within_seconds", 10, 60);
-    let faults = reader.ended();
+    let within = reader.integer("within_seconds", 10, 60);
+    let faults = reader.finish();
     if !faults.is_empty() {
         return Err(faults);
     }
-    Ok(Deployment {
+    Ok(CheckedDeployment {
         serving: ServingImage { name, image: image.unwrap_or_default(), arguments, environment, ports },
         namespace,
         threads,
@@ -112,119 +112,119 @@ pub fn read(value: Option<&Value>, model: &str) -> Result<Deployment, Vec<FieldE
     })
 }
 
-struct Reader<'a> {
+struct DeploymentReader<'a> {
     fields: &'a Map<String, Value>,
     seen: Vec<&'static str>,
     faults: Vec<FieldError>,
 }
 
-impl<'a> Reader<'a> {
-    fn given(&mut self, name: &'static str) -> Option<&'a Value> {
+impl<'a> DeploymentReader<'a> {
+    fn get_field(&mut self, name: &'static str) -> Option<&'a Value> {
         self.seen.push(name);
         self.fields.get(name).filter(|value| !value.is_null())
     }
 
-    fn wrong(&mut self, name: &str, got: &str, want: impl Into<String>) {
+    fn add_fault(&mut self, name: &str, got: &str, want: impl Into<String>) {
         self.faults.push(FieldError::new(format!("deployment.{name}"), got, want));
     }
 
-    fn absent(&mut self, name: &str, want: &str) {
+    fn add_absent(&mut self, name: &str, want: &str) {
         self.faults.push(FieldError::absent(format!("deployment.{name}"), want));
     }
 
     fn check(&mut self, name: &str, got: &str, defect: Option<&str>) {
         if let Some(want) = defect {
-            self.wrong(name, got, want);
+            self.add_fault(name, got, want);
         }
     }
 
     /// A text; what is none, or too long, gets a space before it, which no name may have.
     fn text(&mut self, name: &'static str) -> Option<String> {
-        let value = self.given(name)?;
+        let value = self.get_field(name)?;
         match value.as_str() {
-            Some(text) if text.len() <= LONGEST_TEXT => Some(text.to_string()),
-            Some(text) => Some(format!(" {}", shorten(text))),
-            None => Some(format!(" {}", shown(value))),
+            Some(text) if text.len() <= MAX_TEXT_BYTES => Some(text.to_string()),
+            Some(text) => Some(format!(" {}", shorten_text(text))),
+            None => Some(format!(" {}", value_text(value))),
         }
     }
 
-    fn whole(&mut self, name: &'static str, usual: u32, most: u32) -> u32 {
-        let Some(value) = self.given(name) else { return usual };
+    fn integer(&mut self, name: &'static str, usual: u32, most: u32) -> u32 {
+        let Some(value) = self.get_field(name) else { return usual };
         let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
         match number.filter(|number| (1..=most).contains(number)) {
             Some(number) => number,
             None => {
-                self.wrong(name, &shown(value), format!("a whole number from 1 to {most}"));
+                self.add_fault(name, &value_text(value), format!("a whole number from 1 to {most}"));
                 usual
             }
         }
     }
 
     fn arguments(&mut self) -> Vec<String> {
-        let Some(value) = self.given("arguments") else { return Vec::new() };
+        let Some(value) = self.get_field("arguments") else { return Vec::new() };
         let word = |value: &Value| value.as_str().filter(|text| is_short(text)).map(str::to_string);
-        let list = value.as_array().filter(|list| list.len() <= MOST_TEXTS);
+        let list = value.as_array().filter(|list| list.len() <= MAX_TEXTS);
         match list.and_then(|list| list.iter().map(word).collect()) {
             Some(words) => words,
             None => {
                 let want =
-                    format!("a list of at most {MOST_TEXTS} texts, each of at most {LONGEST_TEXT} bytes");
-                self.wrong("arguments", &shown(value), want);
+                    format!("a list of at most {MAX_TEXTS} texts, each of at most {MAX_TEXT_BYTES} bytes");
+                self.add_fault("arguments", &value_text(value), want);
                 Vec::new()
             }
         }
     }
 
     fn environment(&mut self) -> Vec<(String, String)> {
-        let Some(value) = self.given("environment") else { return Vec::new() };
+        let Some(value) = self.get_field("environment") else { return Vec::new() };
         let pair = |(name, value): (&String, &Value)| {
             let is_name = !name.is_empty() && is_short(name) && !name.contains('=');
             let text = value.as_str().filter(|text| is_name && is_short(text))?;
             Some((name.clone(), text.to_string()))
         };
-        let pairs = value.as_object().filter(|pairs| pairs.len() <= MOST_TEXTS);
+        let pairs = value.as_object().filter(|pairs| pairs.len() <= MAX_TEXTS);
         match pairs.and_then(|pairs| pairs.iter().map(pair).collect()) {
             Some(pairs) => pairs,
             None => {
                 let want = format!(
-                    "an object of at most {MOST_TEXTS} texts by the names of variables, each of at most {LONGEST_TEXT} bytes"
+                    "an object of at most {MAX_TEXTS} texts by the names of variables, each of at most {MAX_TEXT_BYTES} bytes"
                 );
                 // Variables may be secrets: they are not repeated.
-                self.wrong("environment", "another value", want);
+                self.add_fault("environment", "another value", want);
                 Vec::new()
             }
         }
     }
 
     fn ports(&mut self) -> Vec<u16> {
-        let Some(value) = self.given("ports") else { return Vec::new() };
+        let Some(value) = self.get_field("ports") else { return Vec::new() };
         let port = |value: &Value| {
             let port = value.as_u64().and_then(|number| u16::try_from(number).ok());
             port.filter(|port| *port > 0)
         };
-        let list = value.as_array().filter(|list| list.len() <= MOST_PORTS);
+        let list = value.as_array().filter(|list| list.len() <= MAX_PORTS);
         match list.and_then(|list| list.iter().map(port).collect()) {
             Some(ports) => ports,
             None => {
-                let want = format!("a list of at most {MOST_PORTS} numbers from 1 to 65535");
-                self.wrong("ports", &shown(value), want);
+                let want = format!("a list of at most {MAX_PORTS} numbers from 1 to 65535");
+                self.add_fault("ports", &value_text(value), want);
                 Vec::new()
             }
         }
     }
 
     /// The faults, those of unknown fields too.
-    fn ended(mut self) -> Vec<FieldError> {
+    fn finish(mut self) -> Vec<FieldError> {
         let unknown = self.fields.keys().filter(|name| !self.seen.contains(&name.as_str())).take(10);
         for name in unknown.cloned().collect::<Vec<_>>() {
-            self.wrong(&shorten(&name), "a field that there is not", FIELDS);
+            self.add_fault(&shorten_text(&name), "a field that there is not", FIELD_NAMES);
         }
         self.faults
     }
 }
 
 fn is_short(text: &str) -> bool {
-    text.len() <= LONGEST_TEXT && !text.contains('\0')
+    text.len() <= MAX_TEXT_BYTES && !text.contains('\0')
 }
 
 #[cfg(test)]
@@ -235,11 +235,17 @@ mod tests {
 
     #[test]
     fn an_image_is_enough_and_all_else_has_a_default() {
-        let told = read(Some(&json!({"image": "serve:1"})), "ResNet 50").unwrap();
-        assert_eq!((told.serving.name.as_str(), told.serving.image.as_str()), ("resnet-50", "serve:1"));
-        assert_eq!((told.threads, told.replicas, told.patience), (1, 1, Duration::from_secs(10)));
-        assert_eq!(told.namespace, None);
-        let told = read(
+        let deployment = read_deployment(Some(&json!({"image": "serve:1"})), "ResNet 50").unwrap();
+        assert_eq!(
+            (deployment.serving.name.as_str(), deployment.serving.image.as_str()),
+            ("resnet-50", "serve:1")
+        );
+        assert_eq!(
+            (deployment.threads, deployment.replicas, deployment.patience),
+            (1, 1, Duration::from_secs(10))
+        );
+        assert_eq!(deployment.namespace, None);
+        let checked_deployment = read_deployment(
             Some(&json!({
                 "image": "serve:1", "name": "net", "namespace": "edge", "threads": 2, "replicas": 3,
                 "arguments": ["-v"], "environment": {"A": "b"}, "ports": [8080], "within_seconds": 60,
@@ -248,7 +254,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            told.serving,
+            checked_deployment.serving,
             ServingImage {
                 name: "net".into(),
                 image: "serve:1".into(),
@@ -257,8 +263,15 @@ mod tests {
                 ports: vec![8080],
             }
         );
-        assert_eq!((told.namespace.as_deref(), told.threads, told.replicas), (Some("edge"), 2, 3));
-        assert_eq!(told.patience, Duration::from_secs(60));
+        assert_eq!(
+            (
+                checked_deployment.namespace.as_deref(),
+                checked_deployment.threads,
+                checked_deployment.replicas
+            ),
+            (Some("edge"), 2, 3)
+        );
+        assert_eq!(checked_deployment.patience, Duration::from_secs(60));
     }
 
     #[test]
@@ -289,18 +302,19 @@ mod tests {
         ] {
             let mut body = json!({"image": "serve:1"});
             body[name] = value.clone();
-            let faults = read(Some(&body), "m").unwrap_err();
+            let faults = read_deployment(Some(&body), "m").unwrap_err();
             assert_eq!(faults.len(), 1, "{name} {value}: {faults:?}");
             assert_eq!(faults[0].field, format!("deployment.{name}"), "{value}");
             assert!(!faults[0].want.is_empty());
         }
         for nothing in [None, Some(json!(null)), Some(json!("serve:1")), Some(json!([]))] {
-            assert_eq!(read(nothing.as_ref(), "m").unwrap_err()[0].field, "deployment");
+            assert_eq!(read_deployment(nothing.as_ref(), "m").unwrap_err()[0].field, "deployment");
         }
-        let faults = read(Some(&json!({"ports": [0], "x": 1})), "m").unwrap_err();
+        let faults = read_deployment(Some(&json!({"ports": [0], "x": 1})), "m").unwrap_err();
         let names: Vec<&str> = faults.iter().map(|fault| fault.field.as_str()).collect();
         assert_eq!(names, ["deployment.image", "deployment.ports", "deployment.x"]);
-        let secret = read(Some(&json!({"image": "x", "environment": {"A": ["secret"]}})), "m").unwrap_err();
+        let secret =
+            read_deployment(Some(&json!({"image": "x", "environment": {"A": ["secret"]}})), "m").unwrap_err();
         assert!(!format!("{secret:?}").contains("secret\""), "{secret:?}");
     }
 }

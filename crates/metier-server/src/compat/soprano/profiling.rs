@@ -8,31 +8,34 @@ use metier_cluster::inventory::prometheus::LatestNodes;
 use serde_json::Value;
 
 use super::candidate::{GraphQuestion, ProfilingCandidate};
-use super::placed::Plan;
-use super::reply::{Profiling, Seen, Winner};
-use super::request::{self, DEVICE, DescribedDevice};
-use crate::app::{App, Server};
-use crate::http::lanes::Lane;
-use crate::http::problem::{FieldError, Problem};
-use crate::http::starter;
-use crate::http::{Call, Reply, Stage};
+use super::placement_plan::GraphPlacementPlan;
+use super::request::{self, DEVICE_FIELD, DescribedDevice};
+use super::response::{ProfilingPrediction, ProfilingResponse, SnapshotSource};
+use crate::app_state::{AppState, SharedAppState};
+use crate::http::blocking_lanes::LaneKind;
+use crate::http::problem::{FieldError, ProblemDetails};
+use crate::http::start_permission;
+use crate::http::{HandlerRequest, HandlerResponse, HandlerStage};
 
 /// Nodes whose reason is told when none can be chosen.
-const MOST_REASONS: usize = 8;
+const MAX_REASONS: usize = 8;
 
 /// Says on which node a graph would be fastest, and puts it there where that is asked for.
-pub fn profiling(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
+pub fn handle_profiling(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<HandlerStage<AppState>, ProblemDetails> {
     if !matches!(call.media_type().as_str(), "application/json" | "text/json") {
         let fault = FieldError::new("Content-Type", &call.media_type(), "application/json");
-        return Err(Problem::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![fault]));
+        return Err(ProblemDetails::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![fault]));
     }
-    let fields = request::object(&call.body)?;
-    if request::applies(&fields) {
-        admit(app, call)?;
+    let fields = request::parse_object(&call.body)?;
+    if request::is_apply_set(&fields) {
+        authorise_placement(app, call)?;
     }
-    let asked = request::checked(fields, app.soprano.nodes.is_some())?;
-    let threads = asked.deployment.as_ref().map(|wanted| wanted.threads);
-    let inquiry = Inquiry {
+    let asked = request::check_request(fields, app.soprano.nodes.is_some())?;
+    let threads = asked.deployment.as_ref().map(|deployment| deployment.threads);
+    let inquiry = ProfilingInquiry {
         model: asked.model,
         question: GraphQuestion { counts: asked.counts, graph: None, threads },
         echo: asked.echo,
@@ -40,28 +43,32 @@ pub fn profiling(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
         message: "Profiling data received",
     };
     match asked.deployment {
-        None => Reply::json(&inquiry.profiled(app, asked.device.as_ref())?).map(Stage::Done),
-        Some(wanted) => {
-            let plan = Plan::new(app, inquiry, wanted, None)?;
-            Ok(Stage::Then(Lane::Place, Box::new(move |app| Reply::json(&plan.carry_out(app)?))))
+        None => HandlerResponse::json(&inquiry.profile(app, asked.device.as_ref())?).map(HandlerStage::Done),
+        Some(deployment) => {
+            let plan = GraphPlacementPlan::new(app, inquiry, deployment, None)?;
+            Ok(HandlerStage::Then(
+                LaneKind::Place,
+                Box::new(move |app| HandlerResponse::json(&plan.carry_out(app)?)),
+            ))
         }
     }
 }
 
 /// Whether a caller may place graphs, and not too often.
-fn admit(app: &App, call: &Call) -> Result<(), Problem> {
-    starter::admit(&app.http.config, "/api/profiling", &call.headers, call.line.as_ref())?;
-    match app.http.starts.allows(Instant::now()) {
+fn authorise_placement(app: &SharedAppState, call: &HandlerRequest) -> Result<(), ProblemDetails> {
+    start_permission::authorise_start(&app.http.config, "/api/profiling", &call.headers, call.line.as_ref())?;
+    match app.http.starts.try_acquire(Instant::now()) {
         true => Ok(()),
         false => {
             let detail = "graphs are placed too fast; try again in a moment";
-            Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with(header::RETRY_AFTER, "1"))
+            Err(ProblemDetails::new(StatusCode::TOO_MANY_REQUESTS, detail)
+                .with_header(header::RETRY_AFTER, "1"))
         }
     }
 }
 
 /// What is asked, and what of it comes back.
-pub struct Inquiry {
+pub struct ProfilingInquiry {
     /// What the graph is called.
     pub model: String,
     pub question: GraphQuestion,
@@ -72,36 +79,42 @@ pub struct Inquiry {
     pub message: &'static str,
 }
 
-impl Inquiry {
+impl ProfilingInquiry {
     /// The answer for a described device, or for the nodes that Prometheus knows.
-    pub fn profiled(self, app: &App, device: Option<&DescribedDevice>) -> Result<Profiling, Problem> {
+    pub fn profile(
+        self,
+        app: &SharedAppState,
+        device: Option<&DescribedDevice>,
+    ) -> Result<ProfilingResponse, ProblemDetails> {
         let predictors = app.soprano.predictors();
         let model = self.model.clone();
         if let Some(device) = device {
-            let candidate = self.question.described(&predictors, device);
+            let candidate = self.question.predict_described(&predictors, device);
             let Some(predicted_execution_time) = candidate.predicted_execution_time else {
-                let detail = format!("{DEVICE}: {}", candidate.reason);
-                let fault = FieldError::new(DEVICE, &device.model, "a device that has a passport");
-                return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).because(vec![fault]));
+                let detail = format!("{DEVICE_FIELD}: {}", candidate.reason);
+                let fault = FieldError::new(DEVICE_FIELD, &device.model, "a device that has a passport");
+                return Err(
+                    ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, detail).with_errors(vec![fault])
+                );
             };
-            let winner = Winner::Device { model, predicted_execution_time };
-            return Ok(self.answer(vec![candidate], winner, None));
+            let winner = ProfilingPrediction::Device { model, predicted_execution_time };
+            return Ok(self.to_response(vec![candidate], winner, None));
         }
-        let (source, latest) = latest(app)?;
-        let candidates = self.question.candidates(&predictors, &latest.inventory);
-        let winner = candidates.first().and_then(|first| Winner::node(first, &model));
-        let winner = winner.ok_or_else(|| nobody(&candidates))?;
-        Ok(self.answer(candidates, winner, Some(Seen::of(&latest, source))))
+        let (source, latest) = latest_nodes(app)?;
+        let candidates = self.question.rank_candidates(&predictors, &latest.inventory);
+        let winner = candidates.first().and_then(|first| ProfilingPrediction::from_candidate(first, &model));
+        let winner = winner.ok_or_else(|| no_candidate_problem(&candidates))?;
+        Ok(self.to_response(candidates, winner, Some(SnapshotSource::from_latest(&latest, source))))
     }
 
     /// The answer with the original's fields.
-    pub fn answer(
+    pub fn to_response(
         self,
         candidates: Vec<ProfilingCandidate>,
-        profiling_prediction: Winner,
-        snapshot: Option<Seen>,
-    ) -> Profiling {
-        Profiling {
+        profiling_prediction: ProfilingPrediction,
+        snapshot: Option<SnapshotSource>,
+    ) -> ProfilingResponse {
+        ProfilingResponse {
             candidates,
             filepath: self.filepath,
             message: self.message,
@@ -115,27 +128,29 @@ impl Inquiry {
 }
 
 /// The address of the Prometheus, and the nodes that it showed last.
-pub fn latest(app: &App) -> Result<(String, LatestNodes), Problem> {
+pub fn latest_nodes(app: &SharedAppState) -> Result<(String, LatestNodes), ProblemDetails> {
     let nodes = app.soprano.nodes.as_ref();
     let nodes = nodes.ok_or_else(|| unavailable("this server knows no Prometheus".to_string()))?;
     let latest = nodes.latest().map_err(|unknown| unavailable(unknown.to_string()))?;
     Ok((nodes.source(), latest))
 }
 
-pub fn unavailable(detail: String) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with(header::RETRY_AFTER, "5")
+pub fn unavailable(detail: String) -> ProblemDetails {
+    ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_header(header::RETRY_AFTER, "5")
 }
 
 /// Nodes are known, and none of them can be chosen.
-fn nobody(candidates: &[ProfilingCandidate]) -> Problem {
+fn no_candidate_problem(candidates: &[ProfilingCandidate]) -> ProblemDetails {
     if candidates.is_empty() {
         let detail = "Prometheus knows no nodes: want char_node_device_model with node_cpu_seconds_total (char_agent and node_exporter), or the series of `metier agent`";
         return unavailable(detail.to_string());
     }
-    let reason = |one: &ProfilingCandidate| format!("{}: {}", one.node.as_deref().unwrap_or("?"), one.reason);
-    let mut reasons: Vec<String> = candidates.iter().take(MOST_REASONS).map(reason).collect();
-    if candidates.len() > MOST_REASONS {
-        reasons.push(format!("and {} more", candidates.len() - MOST_REASONS));
+    let reason = |candidate: &ProfilingCandidate| {
+        format!("{}: {}", candidate.node.as_deref().unwrap_or("?"), candidate.reason)
+    };
+    let mut reasons: Vec<String> = candidates.iter().take(MAX_REASONS).map(reason).collect();
+    if candidates.len() > MAX_REASONS {
+        reasons.push(format!("and {} more", candidates.len() - MAX_REASONS));
     }
     unavailable(format!("none of {} nodes can be chosen: {}", candidates.len(), reasons.join("; ")))
 }

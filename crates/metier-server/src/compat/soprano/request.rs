@@ -7,24 +7,24 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use metier_predict::latency::Counts;
+use metier_predict::latency::SopranoCounts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::deployment::{self, Deployment};
-use crate::http::problem::{FieldError, Problem};
+use super::deployment::{self, CheckedDeployment};
+use crate::http::problem::{FieldError, ProblemDetails};
 
 /// Longest name of a graph or device.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_CHARS: usize = 256;
 /// Most fields, and bytes of those that are not ours: they come back in the answer.
-const MOST_FIELDS: usize = 100;
-const LARGEST: f64 = 1e30;
+const MAX_FIELDS: usize = 100;
+const MAX_COUNT: f64 = 1e30;
 
 /// The schema of what is asked, for the API's description; it is read by hand.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "describes what is sent")]
-pub struct Asked {
+pub struct ProfilingRequest {
     /// What the graph is called.
     pub model: String,
     /// Convolutions. Like all counts a whole number that is not negative; it may be written as
@@ -53,27 +53,27 @@ pub struct Asked {
     /// Whether the graph is to be placed on the chosen node; needs the token.
     pub apply: Option<bool>,
     /// What serves it there; needed with `apply`.
-    pub deployment: Option<deployment::Wanted>,
+    pub deployment: Option<deployment::DeploymentRequest>,
 }
 
-pub const CPU: &str = "cpu_usage(percentage)";
-pub const DISK: &str = "disk_usage(percentage)";
-pub const DEVICE: &str = "device_type";
+pub const CPU_FIELD: &str = "cpu_usage(percentage)";
+pub const DISK_FIELD: &str = "disk_usage(percentage)";
+pub const DEVICE_FIELD: &str = "device_type";
 
-const NAME: &str = "a text of 1 to 256 characters";
-const COUNT: &str = "a whole number that is not negative";
-const PERCENT: &str = "a number from 0 to 100";
+const WANT_NAME: &str = "a text of 1 to 256 characters";
+const WANT_COUNT: &str = "a whole number that is not negative";
+const WANT_PERCENT: &str = "a number from 0 to 100";
 
 /// What is asked, checked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct CheckedProfilingRequest {
     /// What the graph is called.
     pub model: String,
-    pub counts: Counts,
+    pub counts: SopranoCounts,
     /// The device, where the request describes it.
     pub device: Option<DescribedDevice>,
     /// What serves it, where it is to be placed.
-    pub deployment: Option<Deployment>,
+    pub deployment: Option<CheckedDeployment>,
     /// What was sent, as it comes back.
     pub echo: BTreeMap<String, Value>,
 }
@@ -89,22 +89,22 @@ pub struct DescribedDevice {
 }
 
 /// The fields of an object, with the faults found so far.
-pub struct Fields {
+pub struct ProfilingFields {
     fields: Map<String, Value>,
     faults: Vec<FieldError>,
 }
 
-impl Fields {
+impl ProfilingFields {
     /// Of a JSON object.
     pub fn new(fields: Map<String, Value>) -> Self {
         Self { fields, faults: Vec::new() }
     }
 
-    pub fn fault(&mut self, fault: FieldError) {
+    pub fn add_fault(&mut self, fault: FieldError) {
         self.faults.push(fault);
     }
 
-    fn given(&mut self, name: &str, want: &str) -> Option<Value> {
+    fn get_field(&mut self, name: &str, want: &str) -> Option<Value> {
         match self.fields.get(name) {
             None | Some(Value::Null) => {
                 self.faults.push(FieldError::absent(name, want));
@@ -115,18 +115,18 @@ impl Fields {
     }
 
     pub fn text(&mut self, name: &str) -> String {
-        let Some(value) = self.given(name, NAME) else { return String::new() };
+        let Some(value) = self.get_field(name, WANT_NAME) else { return String::new() };
         match value.as_str() {
-            Some(text) if (1..=LONGEST_NAME).contains(&text.chars().count()) => text.to_string(),
+            Some(text) if (1..=MAX_NAME_CHARS).contains(&text.chars().count()) => text.to_string(),
             _ => {
-                self.faults.push(FieldError::new(name, &shown(&value), NAME));
+                self.faults.push(FieldError::new(name, &value_text(&value), WANT_NAME));
                 String::new()
             }
         }
     }
 
     fn number(&mut self, name: &str, want: &str, is_right: impl Fn(f64) -> bool) -> f64 {
-        let Some(value) = self.given(name, want) else { return 0.0 };
+        let Some(value) = self.get_field(name, want) else { return 0.0 };
         let number = match &value {
             Value::Number(number) => number.as_f64(),
             Value::String(text) => text.trim().parse().ok(),
@@ -135,76 +135,79 @@ impl Fields {
         match number.filter(|number| number.is_finite() && is_right(*number)) {
             Some(number) => number,
             None => {
-                self.faults.push(FieldError::new(name, &shown(&value), want));
+                self.faults.push(FieldError::new(name, &value_text(&value), want));
                 0.0
             }
         }
     }
 
     pub fn count(&mut self, name: &str) -> f64 {
-        self.number(name, COUNT, |count| (0.0..=LARGEST).contains(&count) && count.fract() == 0.0)
+        self.number(name, WANT_COUNT, |count| (0.0..=MAX_COUNT).contains(&count) && count.fract() == 0.0)
     }
 
     fn percent(&mut self, name: &str) -> f64 {
-        self.number(name, PERCENT, |percent| (0.0..=100.0).contains(&percent))
+        self.number(name, WANT_PERCENT, |percent| (0.0..=100.0).contains(&percent))
     }
 
     /// Whether a device is described, if only in part.
-    pub fn describes(&self) -> bool {
-        [CPU, DISK, DEVICE].iter().any(|name| self.fields.contains_key(*name))
+    pub fn describes_device(&self) -> bool {
+        [CPU_FIELD, DISK_FIELD, DEVICE_FIELD].iter().any(|name| self.fields.contains_key(*name))
     }
 
     /// The device that is described.
     pub fn device(&mut self) -> DescribedDevice {
         DescribedDevice {
-            model: self.text(DEVICE),
-            cpu_percent: self.percent(CPU),
-            disk_percent: self.percent(DISK),
+            model: self.text(DEVICE_FIELD),
+            cpu_percent: self.percent(CPU_FIELD),
+            disk_percent: self.percent(DISK_FIELD),
         }
     }
 
     /// What serves a graph that is to be placed.
-    pub fn deployment(&mut self, wanted: Option<Value>, model: &str) -> Option<Deployment> {
-        let read = deployment::read(wanted.as_ref(), model);
+    pub fn deployment(&mut self, value: Option<Value>, model: &str) -> Option<CheckedDeployment> {
+        let read = deployment::read_deployment(value.as_ref(), model);
         read.map_err(|faults| self.faults.extend(faults)).ok()
     }
 
     /// The faults, if there are any.
-    pub fn checked(self) -> Result<Map<String, Value>, Problem> {
+    pub fn finish(self) -> Result<Map<String, Value>, ProblemDetails> {
         match self.faults.is_empty() {
             true => Ok(self.fields),
-            false => Err(Problem::fields(StatusCode::UNPROCESSABLE_ENTITY, self.faults)),
+            false => Err(ProblemDetails::fields(StatusCode::UNPROCESSABLE_ENTITY, self.faults)),
         }
     }
 }
 
 /// The object that a body is, not checked yet.
-pub fn object(body: &[u8]) -> Result<Map<String, Value>, Problem> {
+pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ProblemDetails> {
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         let got = format!("{error}");
-        Problem::fields(StatusCode::BAD_REQUEST, vec![FieldError::new("body", &got, "a JSON object")])
+        ProblemDetails::fields(StatusCode::BAD_REQUEST, vec![FieldError::new("body", &got, "a JSON object")])
     })?;
     let Value::Object(fields) = value else {
-        let fault = FieldError::new("body", &shown(&value), "a JSON object");
-        return Err(Problem::fields(StatusCode::UNPROCESSABLE_ENTITY, vec![fault]));
+        let fault = FieldError::new("body", &value_text(&value), "a JSON object");
+        return Err(ProblemDetails::fields(StatusCode::UNPROCESSABLE_ENTITY, vec![fault]));
     };
     Ok(fields)
 }
 
 /// Whether it is to be placed: who may not do that is not told more.
-pub fn applies(fields: &Map<String, Value>) -> bool {
+pub fn is_apply_set(fields: &Map<String, Value>) -> bool {
     fields.get("apply") == Some(&Value::Bool(true))
 }
 
-pub fn checked(fields: Map<String, Value>, knows_nodes: bool) -> Result<Request, Problem> {
-    let mut fields = Fields::new(fields);
-    let describes = fields.describes();
-    if fields.fields.len() > MOST_FIELDS {
+pub fn check_request(
+    fields: Map<String, Value>,
+    knows_nodes: bool,
+) -> Result<CheckedProfilingRequest, ProblemDetails> {
+    let mut fields = ProfilingFields::new(fields);
+    let describes = fields.describes_device();
+    if fields.fields.len() > MAX_FIELDS {
         let got = fields.fields.len().to_string();
-        fields.fault(FieldError::new("body", &got, format!("at most {MOST_FIELDS} fields")));
+        fields.add_fault(FieldError::new("body", &got, format!("at most {MAX_FIELDS} fields")));
     }
     let model = fields.text("model");
-    let counts = Counts {
+    let counts = SopranoCounts {
         conv_layers: fields.count("conv_layers"),
         pool_layers: fields.count("pool_layers"),
         fc_layers: fields.count("fc_layers"),
@@ -217,27 +220,28 @@ pub fn checked(fields: Map<String, Value>, knows_nodes: bool) -> Result<Request,
     let deployment = match fields.fields.get("apply") {
         None | Some(Value::Null | Value::Bool(false)) => None,
         Some(Value::Bool(true)) if device.is_some() => {
-            fields.fault(deployment::nowhere());
+            fields.add_fault(deployment::apply_without_nodes());
             None
         }
         Some(Value::Bool(true)) => {
-            let wanted = fields.fields.remove("deployment");
-            fields.deployment(wanted, &model)
+            let value = fields.fields.remove("deployment");
+            fields.deployment(value, &model)
         }
         Some(other) => {
-            let fault = FieldError::new("apply", &shown(other), "true or false");
-            fields.fault(fault);
+            let fault = FieldError::new("apply", &value_text(other), "true or false");
+            fields.add_fault(fault);
             None
         }
     };
-    let fields = fields.checked().map_err(|problem| must_describe(problem, describes || knows_nodes))?;
+    let fields =
+        fields.finish().map_err(|problem| explain_device_needed(problem, describes || knows_nodes))?;
     // The original takes `model_name` away; `apply` is ours.
     let echo = fields.into_iter().filter(|(name, _)| name != "model_name" && name != "apply").collect();
-    Ok(Request { model, counts, device, deployment, echo })
+    Ok(CheckedProfilingRequest { model, counts, device, deployment, echo })
 }
 
 /// Says why a device has to be described, where it has and was not.
-pub fn must_describe(mut problem: Problem, is_known: bool) -> Problem {
+pub fn explain_device_needed(mut problem: ProblemDetails, is_known: bool) -> ProblemDetails {
     if !is_known {
         problem.detail.push_str(
             "; this server knows no Prometheus (metier up --prometheus URL), so a request must describe its device",
@@ -247,7 +251,7 @@ pub fn must_describe(mut problem: Problem, is_known: bool) -> Problem {
 }
 
 /// What was sent, as an error shows it.
-pub fn shown(value: &Value) -> String {
+pub fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Object(_) => "an object".to_string(),
@@ -262,8 +266,8 @@ mod tests {
 
     use super::*;
 
-    fn read(body: &[u8], knows_nodes: bool) -> Result<Request, Problem> {
-        checked(object(body)?, knows_nodes)
+    fn read(body: &[u8], knows_nodes: bool) -> Result<CheckedProfilingRequest, ProblemDetails> {
+        check_request(parse_object(body)?, knows_nodes)
     }
 
     fn body() -> Value {
@@ -274,7 +278,7 @@ mod tests {
         })
     }
 
-    fn with(name: &str, value: Value) -> Result<Request, Problem> {
+    fn with(name: &str, value: Value) -> Result<CheckedProfilingRequest, ProblemDetails> {
         let mut body = body();
         body[name] = value;
         read(body.to_string().as_bytes(), true)
@@ -340,15 +344,16 @@ mod tests {
 
     #[test]
     fn a_device_is_described_whole_or_not_at_all() {
-        let problem = with(CPU, json!(95)).unwrap_err();
+        let problem = with(CPU_FIELD, json!(95)).unwrap_err();
         let names: Vec<&str> = problem.errors.iter().map(|error| error.field.as_str()).collect();
-        assert_eq!(names, [DEVICE, DISK]);
+        assert_eq!(names, [DEVICE_FIELD, DISK_FIELD]);
         let mut whole = body();
-        (whole[CPU], whole[DISK], whole[DEVICE]) = (json!(95), json!("75"), json!("Raspberry Pi 4B"));
+        (whole[CPU_FIELD], whole[DISK_FIELD], whole[DEVICE_FIELD]) =
+            (json!(95), json!("75"), json!("Raspberry Pi 4B"));
         let device = read(whole.to_string().as_bytes(), false).unwrap().device.unwrap();
         assert_eq!((device.cpu_percent, device.disk_percent), (95.0, 75.0));
-        whole[CPU] = json!(101);
-        assert_eq!(read(whole.to_string().as_bytes(), false).unwrap_err().errors[0].field, CPU);
+        whole[CPU_FIELD] = json!(101);
+        assert_eq!(read(whole.to_string().as_bytes(), false).unwrap_err().errors[0].field, CPU_FIELD);
         let problem = read(body().to_string().as_bytes(), false).unwrap_err();
         assert_eq!(problem.errors.len(), 3);
         assert!(problem.detail.contains("knows no Prometheus"), "{}", problem.detail);

@@ -9,35 +9,35 @@ use std::collections::BTreeMap;
 
 use axum::body::Bytes;
 use axum::http::{StatusCode, header};
-use metier_predict::graph::{self, Read};
-use metier_predict::latency::Counts;
+use metier_predict::graph_reader::{self, AnalysedGraph};
+use metier_predict::latency::SopranoCounts;
 use metier_store::digest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::candidate::GraphQuestion;
-use super::deployment::{self, Deployment};
-use super::placed::Plan;
-use super::profiling::Inquiry;
-use super::reply::Profiling;
-use super::request::{Fields, must_describe};
-use crate::app::{App, Server};
-use crate::http::lanes::Lane;
-use crate::http::problem::{FieldError, Problem};
-use crate::http::{Call, Reply, Stage};
+use super::deployment::{self, CheckedDeployment};
+use super::placement_plan::GraphPlacementPlan;
+use super::profiling::ProfilingInquiry;
+use super::request::{ProfilingFields, explain_device_needed};
+use super::response::ProfilingResponse;
+use crate::app_state::{AppState, SharedAppState};
+use crate::http::blocking_lanes::LaneKind;
+use crate::http::problem::{FieldError, ProblemDetails};
+use crate::http::{HandlerRequest, HandlerResponse, HandlerStage};
 
 /// Longest value of a field that is not the file.
-const FIELD_BYTES: usize = 4096;
+const MAX_FIELD_BYTES: usize = 4096;
 /// Longest value of the field that says what serves the graph.
-const DEPLOYMENT_BYTES: usize = 256 << 10;
+const MAX_DEPLOYMENT_BYTES: usize = 256 << 10;
 /// Most parts of a body.
-const MOST_PARTS: usize = 32;
+const MAX_PARTS: usize = 32;
 
 /// The parts that are sent, for the API's description.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "describes what is sent")]
-pub struct Upload {
+pub struct GraphUploadRequest {
     /// The graph; its name ends in `.onnx`.
     pub file: String,
     /// Bytes of what the graph is given.
@@ -61,56 +61,66 @@ pub struct Upload {
 }
 
 #[derive(Default)]
-struct Parts {
+struct UploadParts {
     file: Option<(String, Bytes)>,
     fields: BTreeMap<String, String>,
 }
 
 /// Says on which node an uploaded graph would be fastest, and puts it there where that is asked
 /// for.
-pub fn upload(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
-    let is_bad = |problem: &Problem| problem.status() == StatusCode::BAD_REQUEST;
+pub fn handle_upload(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<HandlerStage<AppState>, ProblemDetails> {
+    let is_bad = |problem: &ProblemDetails| problem.status() == StatusCode::BAD_REQUEST;
     // The original's clients look for `error` there.
-    taken(app, call).map_err(|problem| if is_bad(&problem) { problem.as_error() } else { problem })
+    handle_parts(app, call)
+        .map_err(|problem| if is_bad(&problem) { problem.with_error_field() } else { problem })
 }
 
-fn taken(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
+fn handle_parts(
+    app: &SharedAppState,
+    call: &HandlerRequest,
+) -> Result<HandlerStage<AppState>, ProblemDetails> {
     let kind =
         call.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = multer::parse_boundary(kind).map_err(|_| {
         let fault = FieldError::new("Content-Type", kind, "multipart/form-data with a boundary");
-        Problem::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![fault])
+        ProblemDetails::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![fault])
     })?;
-    let mut parts = parts(call.body.clone(), boundary)?;
+    let mut parts = parse_parts(call.body.clone(), boundary)?;
     let (name, bytes) = parts.file.take().ok_or_else(|| {
-        Problem::fields(StatusCode::BAD_REQUEST, vec![FieldError::absent("file", "a part with an ONNX file")])
+        ProblemDetails::fields(
+            StatusCode::BAD_REQUEST,
+            vec![FieldError::absent("file", "a part with an ONNX file")],
+        )
     })?;
     if name.is_empty() || !name.to_ascii_lowercase().ends_with(".onnx") {
         let fault = FieldError::new("file", &name, "a file whose name ends in .onnx");
-        return Err(Problem::fields(StatusCode::BAD_REQUEST, vec![fault]));
+        return Err(ProblemDetails::fields(StatusCode::BAD_REQUEST, vec![fault]));
     }
     let given: Map<String, Value> =
         parts.fields.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    let mut fields = Fields::new(given);
+    let mut fields = ProfilingFields::new(given);
     let sizes = (fields.count("model_input_size"), fields.count("model_output_size"));
     let model = name.rsplit(['/', '\\']).next().unwrap_or(&name).to_string();
     let model = model[..model.len() - ".onnx".len()].to_string();
-    let (describes, knows_nodes) = (fields.describes(), app.soprano.nodes.is_some());
+    let (describes, knows_nodes) = (fields.describes_device(), app.soprano.nodes.is_some());
     let device = (describes || !knows_nodes).then(|| fields.device());
-    let wanted = wanted(device.is_none(), &parts, &mut fields, &model);
-    fields.checked().map_err(|problem| must_describe(problem, describes || knows_nodes))?;
-    let Read { analysis, counted } = graph::read(&bytes, parts.fields.get("shape").map(String::as_str))
-        .map_err(|error| {
+    let deployment = read_deployment_part(device.is_none(), &parts, &mut fields, &model);
+    fields.finish().map_err(|problem| explain_device_needed(problem, describes || knows_nodes))?;
+    let AnalysedGraph { analysis, counted } =
+        graph_reader::read(&bytes, parts.fields.get("shape").map(String::as_str)).map_err(|error| {
             let field = if error.is_shape() { "shape" } else { "file" };
             let got = if error.is_shape() {
                 parts.fields.get("shape").cloned().unwrap_or_default()
             } else {
                 name.clone()
             };
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {error}"))
-                .because(vec![FieldError::new(field, &got, error.want())])
+            ProblemDetails::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{field}: {error}"))
+                .with_errors(vec![FieldError::new(field, &got, error.want())])
         })?;
-    let counts = Counts::of(&counted, sizes.0, sizes.1);
+    let counts = SopranoCounts::of(&counted, sizes.0, sizes.1);
     let echo = BTreeMap::from([
         ("model".to_string(), json!(model)),
         ("conv_layers".to_string(), json!(counted.conv_layers)),
@@ -118,34 +128,39 @@ fn taken(app: &App, call: &Call) -> Result<Stage<Server>, Problem> {
         ("fc_layers".to_string(), json!(counted.fc_layers)),
         ("filter_details".to_string(), json!(counted.filter_details)),
         ("total_parameters".to_string(), json!(counted.total_parameters)),
-        ("model_input_size".to_string(), whole(sizes.0)),
-        ("model_output_size".to_string(), whole(sizes.1)),
+        ("model_input_size".to_string(), size_value(sizes.0)),
+        ("model_output_size".to_string(), size_value(sizes.1)),
     ]);
-    let threads = wanted.as_ref().map(|wanted| wanted.threads);
-    let inquiry = Inquiry {
+    let threads = deployment.as_ref().map(|checked_deployment| checked_deployment.threads);
+    let inquiry = ProfilingInquiry {
         model,
         question: GraphQuestion { counts, graph: Some(Box::new(analysis)), threads },
         echo,
         filepath: Some(name),
         message: "File uploaded and profiled successfully",
     };
-    let Some(wanted) = wanted else {
-        return created(&inquiry.profiled(app, device.as_ref())?).map(Stage::Done);
+    let Some(checked_deployment) = deployment else {
+        return created_response(&inquiry.profile(app, device.as_ref())?).map(HandlerStage::Done);
     };
-    let plan = Plan::new(app, inquiry, wanted, Some(digest::of_bytes(&bytes)))?;
-    Ok(Stage::Then(Lane::Place, Box::new(move |app| created(&plan.carry_out(app)?))))
+    let plan = GraphPlacementPlan::new(app, inquiry, checked_deployment, Some(digest::digest_bytes(&bytes)))?;
+    Ok(HandlerStage::Then(LaneKind::Place, Box::new(move |app| created_response(&plan.carry_out(app)?))))
 }
 
-fn created(answer: &Profiling) -> Result<Reply, Problem> {
-    Ok(Reply::json(answer)?.status(StatusCode::CREATED))
+fn created_response(answer: &ProfilingResponse) -> Result<HandlerResponse, ProblemDetails> {
+    Ok(HandlerResponse::json(answer)?.status(StatusCode::CREATED))
 }
 
 /// What serves the graph, where it is to be placed. Who may not do that has not come this far.
-fn wanted(has_nodes: bool, parts: &Parts, fields: &mut Fields, model: &str) -> Option<Deployment> {
+fn read_deployment_part(
+    has_nodes: bool,
+    parts: &UploadParts,
+    fields: &mut ProfilingFields,
+    model: &str,
+) -> Option<CheckedDeployment> {
     match parts.fields.get("apply").map(String::as_str) {
         None | Some("" | "false") => None,
         Some("true") if !has_nodes => {
-            fields.fault(deployment::nowhere());
+            fields.add_fault(deployment::apply_without_nodes());
             None
         }
         Some("true") => {
@@ -155,50 +170,50 @@ fn wanted(has_nodes: bool, parts: &Parts, fields: &mut Fields, model: &str) -> O
             fields.deployment(value, model)
         }
         Some(other) => {
-            fields.fault(FieldError::new("apply", other, "true or false"));
+            fields.add_fault(FieldError::new("apply", other, "true or false"));
             None
         }
     }
 }
 
-fn most_of(name: &str) -> usize {
-    if name == "deployment" { DEPLOYMENT_BYTES } else { FIELD_BYTES }
+fn max_part_bytes(name: &str) -> usize {
+    if name == "deployment" { MAX_DEPLOYMENT_BYTES } else { MAX_FIELD_BYTES }
 }
 
-fn whole(size: f64) -> Value {
+fn size_value(size: f64) -> Value {
     if size < 9e15 { json!(size as u64) } else { json!(size) }
 }
 
 /// Takes the body apart. It is whole already, so nothing is waited for.
-fn parts(body: Bytes, boundary: String) -> Result<Parts, Problem> {
+fn parse_parts(body: Bytes, boundary: String) -> Result<UploadParts, ProblemDetails> {
     let whole = futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(body) });
     let mut multipart = multer::Multipart::new(whole, boundary);
     let wrong = |error: multer::Error| {
         let fault = FieldError::new("body", &error.to_string(), "parts of multipart/form-data");
-        Problem::fields(StatusCode::BAD_REQUEST, vec![fault])
+        ProblemDetails::fields(StatusCode::BAD_REQUEST, vec![fault])
     };
     let take = async {
-        let mut parts = Parts::default();
-        for _ in 0..MOST_PARTS {
+        let mut parts = UploadParts::default();
+        for _ in 0..MAX_PARTS {
             let Some(field) = multipart.next_field().await.map_err(wrong)? else { return Ok(parts) };
             let name = field.name().unwrap_or_default().to_string();
             let file_name = field.file_name().map(str::to_string);
             let bytes = field.bytes().await.map_err(wrong)?;
             if name == "file" {
                 parts.file = Some((file_name.unwrap_or_default(), bytes));
-            } else if bytes.len() > most_of(&name) {
-                let want = format!("at most {} bytes", most_of(&name));
+            } else if bytes.len() > max_part_bytes(&name) {
+                let want = format!("at most {} bytes", max_part_bytes(&name));
                 let fault = FieldError::new(name, &format!("{} bytes", bytes.len()), want);
-                return Err(Problem::fields(StatusCode::BAD_REQUEST, vec![fault]));
+                return Err(ProblemDetails::fields(StatusCode::BAD_REQUEST, vec![fault]));
             } else {
                 parts.fields.insert(name, String::from_utf8_lossy(&bytes).into_owned());
             }
         }
-        let fault = FieldError::new("body", "more", format!("at most {MOST_PARTS} parts"));
-        Err(Problem::fields(StatusCode::BAD_REQUEST, vec![fault]))
+        let fault = FieldError::new("body", "more", format!("at most {MAX_PARTS} parts"));
+        Err(ProblemDetails::fields(StatusCode::BAD_REQUEST, vec![fault]))
     };
     futures_util::future::FutureExt::now_or_never(take).unwrap_or_else(|| {
         let fault = FieldError::new("body", "one that was cut", "parts of multipart/form-data");
-        Err(Problem::fields(StatusCode::BAD_REQUEST, vec![fault]))
+        Err(ProblemDetails::fields(StatusCode::BAD_REQUEST, vec![fault]))
     })
 }

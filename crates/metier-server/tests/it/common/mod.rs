@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use metier_server::{Config, Error};
-use metier_store::{Location, Store};
-use metier_types::schema::Schema;
+use metier_store::{RecordStore, StoreLocation};
+use metier_types::schema::RecordSchema;
 use metier_types::*;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -27,12 +27,12 @@ pub struct Server {
 
 impl Server {
     /// On a free loopback port.
-    pub fn start(store: &Store) -> Self {
+    pub fn start(store: &RecordStore) -> Self {
         Self::with(store, Config::default())
     }
 
     /// With that configuration, on a free port of its address.
-    pub fn with(store: &Store, config: impl Into<Config>) -> Self {
+    pub fn with(store: &RecordStore, config: impl Into<Config>) -> Self {
         let mut config = config.into();
         config.http.listen.set_port(0);
         let store = store.clone();
@@ -170,9 +170,9 @@ impl Response {
 }
 
 /// An SQLite store in a folder of its own.
-pub fn store() -> (TempDir, Store) {
+pub fn store() -> (TempDir, RecordStore) {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&Location::Sqlite(folder.path().join("metier.db"))).unwrap();
+    let store = RecordStore::open(&StoreLocation::Sqlite(folder.path().join("metier.db"))).unwrap();
     (folder, store)
 }
 
@@ -194,13 +194,13 @@ pub fn workload(name: &str) -> Workload {
 
 /// A finished run; `number` spreads runs over time and figures.
 pub fn run(name: &str, batch: BatchId, number: u32) -> Run {
-    let started: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
+    let started: UtcTimestamp = "2026-03-01T00:00:00Z".parse().unwrap();
     let started = started + Duration::from_secs(u64::from(number));
     Run {
-        schema: Schema::new(),
+        schema: RecordSchema::new(),
         id: RunId::new(),
         batch,
-        workload: WorkloadRef { id: name.parse().unwrap(), name: name.into(), extra: Extra::new() },
+        workload: WorkloadRef { id: name.parse().unwrap(), name: name.into(), extra: ExtraFields::new() },
         device: device().reference(),
         state: RunState::Finished,
         started,
@@ -216,11 +216,11 @@ pub fn run(name: &str, batch: BatchId, number: u32) -> Run {
         }))
         .unwrap(),
         tags: vec![if number.is_multiple_of(2) { "even".into() } else { "odd".into() }],
-        summary: Summary {
+        summary: RunSummary {
             wall_seconds: Some(Seconds(1.0 + f64::from(number % 7) / 1000.0)),
             cpu_seconds: Some(Seconds(0.5)),
             peak_memory_bytes: Some(Bytes(1 << 20)),
-            ..Summary::default()
+            ..RunSummary::default()
         },
         cpu: Default::default(),
         memory: Default::default(),
@@ -237,7 +237,7 @@ pub fn run(name: &str, batch: BatchId, number: u32) -> Run {
         missing: Default::default(),
         warnings: Vec::new(),
         artefacts: Vec::new(),
-        extra: Extra::new(),
+        extra: ExtraFields::new(),
     }
 }
 
@@ -245,19 +245,29 @@ pub fn run(name: &str, batch: BatchId, number: u32) -> Run {
 pub fn series(run: RunId, rows: usize) -> Vec<Series> {
     let mut series = Series::new(run, "use");
     series.times = (0..rows as i64).map(|row| row * 10_000_000 + row % 3).collect();
-    let column =
-        |name: &str, kind, unit, values| Column { name: name.into(), kind, unit, values, absent: vec![] };
+    let column = |name: &str, kind, unit, values| SeriesColumn {
+        name: name.into(),
+        kind,
+        unit,
+        values,
+        absent: vec![],
+    };
     let counter = (0..rows as i64).map(|row| row * 4_000_000).collect();
     let gauge = (0..rows as i64).map(|row| (row * 7919) % 1_000_003).collect();
-    series.columns.push(column("cpu", Kind::Counter, Unit::Nanoseconds, Values::Integer(counter)));
-    series.columns.push(column("memory", Kind::Gauge, Unit::Bytes, Values::Integer(gauge)));
+    series.columns.push(column(
+        "cpu",
+        ColumnKind::Counter,
+        ColumnUnit::Nanoseconds,
+        ColumnValues::Integer(counter),
+    ));
+    series.columns.push(column("memory", ColumnKind::Gauge, ColumnUnit::Bytes, ColumnValues::Integer(gauge)));
     let mut host = Series::new(run, "host");
     host.times = (0..rows as i64 / 100).map(|row| row * 1_000_000_000).collect();
     let mut loads: Vec<f64> = host.times.iter().map(|time| *time as f64 / 1e10).collect();
     if let Some(first) = loads.first_mut() {
         *first = f64::NAN;
     }
-    host.columns.push(column("load1", Kind::Gauge, Unit::Count, Values::Float(loads)));
+    host.columns.push(column("load1", ColumnKind::Gauge, ColumnUnit::Count, ColumnValues::Float(loads)));
     vec![series, host]
 }
 
@@ -274,7 +284,7 @@ pub fn new_session(name: &str) -> metier_store::NewSession {
 }
 
 /// A store with a device, two workloads and so many runs.
-pub fn fill(store: &Store, runs: u32) -> Vec<Run> {
+pub fn fill(store: &RecordStore, runs: u32) -> Vec<Run> {
     store.put_device(&device()).unwrap();
     store.put_workload(&workload("alpha")).unwrap();
     store.put_workload(&workload("beta")).unwrap();

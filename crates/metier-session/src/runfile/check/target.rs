@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use metier_measure::spec::{Command, Confines, ContainerSpec, Mount, PodSpec, Pull, Target};
+use metier_measure::spec::{
+    BindMount, CommandSpec, ContainerSpec, PodPrivileges, PodSpec, PullPolicy, RunTarget,
+};
 use metier_types::Bytes;
 
 use super::super::checked::DATASET_TARGET;
-use super::super::fault::Fault;
+use super::super::fault::RunFileFault;
 use super::super::fields::FieldTable as _;
 use super::super::file::{self, Probe, RunFile};
 use super::super::quantity::{SIZE, size};
-use super::{Check, join};
+use super::{RunFileCheck, join};
 
 /// Which of the three it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TargetKind {
     /// A program of this machine.
     Command,
     /// A container of an engine here.
@@ -26,36 +28,37 @@ pub(super) enum Kind {
 }
 
 /// A mount as the measuring room wants it: its source absolute.
-pub(super) fn measured_mount(mount: &file::Mount) -> Mount {
+pub(super) fn measured_mount(mount: &file::Mount) -> BindMount {
     let source = std::path::absolute(&mount.source).unwrap_or_else(|_| mount.source.as_str().into());
-    Mount { source, target: mount.target.as_str().into(), read_only: mount.read_only }
+    BindMount { source, target: mount.target.as_str().into(), read_only: mount.read_only }
 }
 
-impl Check {
+impl RunFileCheck {
     /// Exactly one of the three, and nothing that only the others have.
-    pub(super) fn kind(&mut self, file: &RunFile, path: &str) -> Kind {
+    pub(super) fn kind(&mut self, file: &RunFile, path: &str) -> TargetKind {
         let at = |name: &str| join(path, name);
         let given = [
-            (Kind::Command, "command", !file.command.is_empty()),
-            (Kind::Container, "image", file.image.is_some()),
-            (Kind::Pod, "pod", file.pod.is_some()),
+            (TargetKind::Command, "command", !file.command.is_empty()),
+            (TargetKind::Container, "image", file.image.is_some()),
+            (TargetKind::Pod, "pod", file.pod.is_some()),
         ];
         let kinds: Vec<_> = given.iter().filter(|(_, _, is)| *is).collect();
         let kind = match kinds.as_slice() {
             [(kind, _, _)] => *kind,
             [] => {
-                self.faults.push(Fault::absent(at("command"), "what to run: one of command, image or pod"));
-                return Kind::Command;
+                self.faults
+                    .push(RunFileFault::absent(at("command"), "what to run: one of command, image or pod"));
+                return TargetKind::Command;
             }
             [(_, first, _), .., (kind, last, _)] => {
                 let got = format!("given beside {first}");
-                self.faults.push(Fault::new(at(last), got, "one of command, image or pod"));
+                self.faults.push(RunFileFault::new(at(last), got, "one of command, image or pod"));
                 *kind
             }
         };
-        let (here, is_pod) = (kind == Kind::Command, kind == Kind::Pod);
+        let (here, is_pod) = (kind == TargetKind::Command, kind == TargetKind::Pod);
         let mut refuse = |field: &str, want: &str| {
-            self.faults.push(Fault::new(at(field), "given", want));
+            self.faults.push(RunFileFault::new(at(field), "given", want));
         };
         if here && !file.mounts.is_empty() {
             refuse("mounts", "left out: a command sees this machine's files");
@@ -77,7 +80,7 @@ impl Check {
         kind
     }
 
-    pub(super) fn target(&mut self, file: &RunFile, kind: Kind, path: &str) -> Target {
+    pub(super) fn target(&mut self, file: &RunFile, kind: TargetKind, path: &str) -> RunTarget {
         let at = |name: &str| join(path, name);
         let wrap = || file.probes.iter().rev().flat_map(|probe| probe.wrap.iter().cloned());
         let arguments = || file.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -86,25 +89,25 @@ impl Check {
             (!c.entrypoint.is_empty()).then(|| wrap().chain(c.entrypoint.iter().cloned()).collect());
         let pull = self
             .read(at("container.pull"), c.pull.as_ref(), "missing, always or never", |text| match text {
-                "missing" => Some(Pull::Missing),
-                "always" => Some(Pull::Always),
-                "never" => Some(Pull::Never),
+                "missing" => Some(PullPolicy::Missing),
+                "always" => Some(PullPolicy::Always),
+                "never" => Some(PullPolicy::Never),
                 _ => None,
             })
             .unwrap_or_default();
         let shared_memory =
             self.read(at("container.shared_memory"), c.shared_memory.as_ref(), SIZE, size).map(Bytes);
         let target = match kind {
-            Kind::Command => {
+            TargetKind::Command => {
                 if file.command.first().is_some_and(|program| program.is_empty()) {
                     self.wrong(at("command"), "", "a program to run");
                 }
                 let own = file.command.iter().chain(&file.arguments).cloned();
                 let mut words = wrap().map(OsString::from).chain(own);
                 let program = words.next().unwrap_or_default();
-                Target::Command(Command { program, arguments: words.collect() })
+                RunTarget::Command(CommandSpec { program, arguments: words.collect() })
             }
-            Kind::Container => Target::Container(ContainerSpec {
+            TargetKind::Container => RunTarget::Container(ContainerSpec {
                 stdin: c.stdin,
                 awaits: None,
                 image: file.image.clone().unwrap_or_default(),
@@ -122,10 +125,10 @@ impl Check {
                 pull,
                 without_gate: false,
             }),
-            Kind::Pod => {
+            TargetKind::Pod => {
                 let pod = file.pod.clone().unwrap_or_default();
-                let confines = self.confines(c, path);
-                Target::Pod(PodSpec {
+                let confines = self.pod_privileges(c, path);
+                RunTarget::Pod(PodSpec {
                     image: pod.image,
                     entrypoint,
                     arguments: arguments(),
@@ -137,14 +140,14 @@ impl Check {
                     as_elsewhere: false,
                     start_within: None,
                     pull,
-                    confines: Confines { shared_memory, ..confines },
+                    confines: PodPrivileges { shared_memory, ..confines },
                 })
             }
         };
         if let Some(image) = target.image()
             && (image.is_empty() || image.contains(char::is_whitespace) || image.starts_with('-'))
         {
-            let field = if kind == Kind::Pod { "pod.image" } else { "image" };
+            let field = if kind == TargetKind::Pod { "pod.image" } else { "image" };
             self.wrong(at(field), image, "an image such as python:3.12");
         }
         for (index, device) in c.devices.iter().enumerate() {
@@ -156,7 +159,7 @@ impl Check {
                 );
             }
         }
-        let engine = c.engine.as_ref().filter(|_| kind == Kind::Container);
+        let engine = c.engine.as_ref().filter(|_| kind == TargetKind::Container);
         if let Some(engine) = engine.filter(|engine| engine.contains("://") && !engine.starts_with("unix://"))
         {
             let want =
@@ -167,7 +170,7 @@ impl Check {
     }
 
     /// What a pod's container gets of what a container of an engine gets; what a cluster has no word for is a fault.
-    fn confines(&mut self, c: &file::Container, path: &str) -> Confines {
+    fn pod_privileges(&mut self, c: &file::Container, path: &str) -> PodPrivileges {
         let at = |name: &str| join(path, name);
         let want = "host, or left out: a pod has a network of its own";
         let host_network = self.read(at("container.network"), c.network.as_ref(), want, |text| match text {
@@ -203,7 +206,7 @@ impl Check {
             }
         }
         let capability = |name: &String| name.strip_prefix("CAP_").unwrap_or(name).to_string();
-        Confines {
+        PodPrivileges {
             host_network: host_network.unwrap_or_default(),
             runtime: c.runtime.clone(),
             user,
@@ -237,7 +240,7 @@ impl Check {
             let first = taken[..index].iter().find(|(_, other)| plain(other) == plain(target));
             if let Some((other, _)) = first.filter(|_| !target.is_empty()) {
                 let got = format!("{target:?}, where {} is already", other.trim_end_matches(".target"));
-                self.faults.push(Fault::new(field, got, "a path of its own"));
+                self.faults.push(RunFileFault::new(field, got, "a path of its own"));
             }
         }
     }
@@ -258,32 +261,32 @@ impl Check {
         }
     }
 
-    pub(super) fn probe(&mut self, probe: &Probe, path: &str, kind: Kind, file: &RunFile) {
+    pub(super) fn probe(&mut self, probe: &Probe, path: &str, kind: TargetKind, file: &RunFile) {
         self.variables(&probe.environment, &format!("{path}.environment"));
         self.patterns(&probe.artefacts, &format!("{path}.artefacts"));
         for (index, mount) in probe.mounts.iter().enumerate() {
             self.mount(mount, &format!("{path}.mounts[{index}]"), kind);
         }
-        if kind == Kind::Command && !probe.mounts.is_empty() {
+        if kind == TargetKind::Command && !probe.mounts.is_empty() {
             let want = "left out: a command sees this machine's files";
-            self.faults.push(Fault::new(format!("{path}.mounts"), "given", want));
+            self.faults.push(RunFileFault::new(format!("{path}.mounts"), "given", want));
         }
-        if !probe.wrap.is_empty() && kind != Kind::Command && file.container.entrypoint.is_empty() {
+        if !probe.wrap.is_empty() && kind != TargetKind::Command && file.container.entrypoint.is_empty() {
             let got = "words before an entrypoint that is not known";
             let want = "container.entrypoint too: it says what to put the words before";
-            self.faults.push(Fault::new(format!("{path}.wrap"), got, want));
+            self.faults.push(RunFileFault::new(format!("{path}.wrap"), got, want));
         }
     }
 
-    pub(super) fn mount(&mut self, mount: &file::Mount, path: &str, kind: Kind) {
+    pub(super) fn mount(&mut self, mount: &file::Mount, path: &str, kind: TargetKind) {
         if !mount.target.starts_with('/') || mount.target.contains(':') {
             self.wrong(format!("{path}.target"), &mount.target, "an absolute path in the container");
         }
         match kind {
-            Kind::Container if !self.is_later && std::fs::symlink_metadata(&mount.source).is_err() => {
+            TargetKind::Container if !self.is_later && std::fs::symlink_metadata(&mount.source).is_err() => {
                 self.wrong(format!("{path}.source"), &mount.source, "a file or folder that is there");
             }
-            Kind::Pod if !mount.source.starts_with('/') => {
+            TargetKind::Pod if !mount.source.starts_with('/') => {
                 self.wrong(format!("{path}.source"), &mount.source, "an absolute path on the node");
             }
             _ => {}

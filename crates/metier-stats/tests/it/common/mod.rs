@@ -71,7 +71,7 @@ impl Noise {
 
     /// Evenly from 0 to 1, both excluded.
     pub fn even(&mut self) -> f64 {
-        self.0.fraction() + 0.5 / (1u64 << 53) as f64
+        self.0.next_fraction() + 0.5 / (1u64 << 53) as f64
     }
 
     /// Normal with mean 0 and deviation 1 (Box and Muller).

@@ -2,7 +2,7 @@
 
 mod records;
 
-use metier_store::{Location, Store};
+use metier_store::{RecordStore, StoreLocation};
 use metier_types::RunId;
 
 pub use records::*;
@@ -36,15 +36,15 @@ impl Place {
         Some(Place::Schema { url, server, name })
     }
 
-    pub fn location(&self) -> Location {
+    pub fn location(&self) -> StoreLocation {
         match self {
-            Place::Folder(folder) => Location::Sqlite(folder.path().join("deep/er/metier.db")),
+            Place::Folder(folder) => StoreLocation::Sqlite(folder.path().join("deep/er/metier.db")),
             Place::Schema { url, .. } => url.parse().unwrap(),
         }
     }
 
-    pub fn open(&self) -> Store {
-        Store::open(&self.location()).unwrap()
+    pub fn open(&self) -> RecordStore {
+        RecordStore::open(&self.location()).unwrap()
     }
 }
 

@@ -1,7 +1,10 @@
 //! Records and samples for the tests of this crate.
 
-use metier_store::{NewSession, Owner};
-use metier_types::{BatchId, Column, Device, Kind, Run, RunId, Series, SessionId, Unit, Values, Workload};
+use metier_store::{NewSession, OwnerProcess};
+use metier_types::{
+    BatchId, ColumnKind, ColumnUnit, ColumnValues, Device, Run, RunId, Series, SeriesColumn, SessionId,
+    Workload,
+};
 use serde_json::json;
 
 /// Rows per chunk and chunks per run of the process that is killed while it writes.
@@ -10,7 +13,7 @@ pub const RUN_CHUNKS: i64 = 25;
 
 /// An active run that starts `second` seconds after a fixed day.
 pub fn run_at(second: i64, workload: &str) -> Run {
-    let started = metier_types::Timestamp::from_second(1_760_000_000 + second).unwrap();
+    let started = metier_types::UtcTimestamp::from_second(1_760_000_000 + second).unwrap();
     serde_json::from_value(json!({
         "schema": "metier.run/1",
         "id": RunId::new(),
@@ -45,8 +48,8 @@ pub fn over(run: &Run) -> Run {
     run
 }
 
-pub fn owner(pid: u32) -> Owner {
-    Owner { host: "device-1".to_string(), boot: "boot-1".to_string(), pid, started: 77 }
+pub fn owner(pid: u32) -> OwnerProcess {
+    OwnerProcess { host: "device-1".to_string(), boot: "boot-1".to_string(), pid, started: 77 }
 }
 
 pub fn new_session(name: &str) -> NewSession {
@@ -86,18 +89,18 @@ pub fn chunk(run: RunId, name: &str, first: i64, rows: i64) -> Series {
     let integers = (first..first + rows).map(|row| row * 9_800_000 + row * 31 % 1000).collect();
     let floats = (first..first + rows).map(|row| (row % 97) as f64 / 10.0).collect();
     series.columns = vec![
-        Column {
+        SeriesColumn {
             name: "cpu".into(),
-            kind: Kind::Counter,
-            unit: Unit::Nanoseconds,
-            values: Values::Integer(integers),
+            kind: ColumnKind::Counter,
+            unit: ColumnUnit::Nanoseconds,
+            values: ColumnValues::Integer(integers),
             absent: vec![],
         },
-        Column {
+        SeriesColumn {
             name: "load".into(),
-            kind: Kind::Gauge,
-            unit: Unit::Count,
-            values: Values::Float(floats),
+            kind: ColumnKind::Gauge,
+            unit: ColumnUnit::Count,
+            values: ColumnValues::Float(floats),
             absent: vec![],
         },
     ];

@@ -3,15 +3,15 @@
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use metier_device::identity;
-use metier_device::passport::{self, Plan};
-use metier_linux::Roots;
+use metier_device::passport::{self, PassportBenchPlan};
+use metier_linux::KernelRoots;
 
-use super::super::Room;
-use super::sheet;
+use super::super::CommandContext;
+use super::passport_sheet;
 use crate::config::data_folder;
 
 /// Parts of the bar.
-const PARTS: u64 = 1000;
+const PROGRESS_STEPS: u64 = 1000;
 
 /// Measure what this device can do, and keep it as its passport
 #[derive(Debug, Args)]
@@ -19,39 +19,39 @@ const PARTS: u64 = 1000;
     before_help = "Examples:\n  metier device bench                 about half a minute\n  metier device bench --seconds 120   closer to the truth on a busy host\n  metier device bench -o json         the record (metier.passport/1)",
     after_help = "Measured with one thread up to all: multiply-adds by precision, memory by working set; then storage, starting processes, and whether speed lasts. Run it while the device has nothing else to do."
 )]
-pub struct Bench {
+pub struct DeviceBenchArgs {
     /// How long it may take, about
-    #[arg(long, value_name = "SECONDS", default_value_t = Plan::USUAL_SECONDS)]
+    #[arg(long, value_name = "SECONDS", default_value_t = PassportBenchPlan::DEFAULT_SECONDS)]
     seconds: f64,
 }
 
-impl Bench {
-    pub fn run(&self, room: &Room) -> anyhow::Result<()> {
-        let roots = Roots::default();
+impl DeviceBenchArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
+        let roots = KernelRoots::default();
         let folder = data_folder();
-        let device = identity::whole(&roots, folder.as_deref())?;
+        let device = identity::describe_device(&roots, folder.as_deref())?;
         // A store that cannot be written is said before the work, not after it.
         let store = room.writable_store()?;
         let target =
             if room.console.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(PARTS), target);
+        let bar = ProgressBar::with_draw_target(Some(PROGRESS_STEPS), target);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}, {eta} left") {
             bar.set_style(style);
         }
         let progress = |part: &str, done: f64| {
-            bar.set_position((done * PARTS as f64) as u64);
+            bar.set_position((done * PROGRESS_STEPS as f64) as u64);
             bar.set_message(part.to_string());
             if bar.is_hidden() && done < 1.0 {
                 room.console.note(format!("{:>3.0} %  {part}", done * 100.0));
             }
         };
-        let plan = Plan { roots: &roots, seconds: self.seconds, folder, progress: &progress };
-        let passport = passport::bench(device.clone(), &plan);
+        let plan = PassportBenchPlan { roots: &roots, seconds: self.seconds, folder, progress: &progress };
+        let passport = passport::measure_passport(device.clone(), &plan);
         bar.finish_and_clear();
         let passport = passport?;
         store.put_device(&device)?;
         store.put_passport(&passport)?;
         passport.notes.iter().for_each(|note| room.console.warn(note));
-        sheet::print(room, &passport)
+        passport_sheet::print_passport(room, &passport)
     }
 }

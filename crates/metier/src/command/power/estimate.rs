@@ -4,20 +4,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use metier_power::assess::{self, Assessed, Of};
-use metier_power::pipeline::Pipeline;
-use metier_power::query::Benchmark;
-use metier_power::selection::{PredictorFilter, Registry};
-use metier_power::training::{self, Known, Plan, Table as Rows};
-use metier_power::vocabulary::{FeatureGroup, OutputType, Source, Trainer};
-use metier_types::Timestamp;
+use metier_power::assess::{self, ComponentAssessment, PredictorAssessment};
+use metier_power::kepler_terms::{EnergySource, FeatureGroup, OutputType, PowerTrainer};
+use metier_power::pipeline::PredictorPipeline;
+use metier_power::query::BenchmarkTimes;
+use metier_power::selection::{PipelineRegistry, PredictorFilter};
+use metier_power::training::{self, PipelinePlan, PowerTable as Rows, TrainingKnowledge};
+use metier_types::UtcTimestamp;
 use serde_json::{Value, json};
 
-use super::files::Data;
-use super::flags::{self, Isolation, Paths};
-use crate::command::Room;
-use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Table, plain};
+use super::power_files::DataFolder;
+use super::shared_args::{self, IsolationArgs, PathArgs};
+use crate::command::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, TableCell, TextTable, csv_cell};
 
 const EXAMPLES: &str = "Examples:
   metier power estimate -i kepler_query -p mine -e rapl-sysfs,acpi -o tried       every predictor of mine; the best in tried/
@@ -27,16 +27,16 @@ const EXAMPLES: &str = "Examples:
 /// Try predictors on a query response whose power is known
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Estimate {
+pub struct PowerEstimateArgs {
     #[command(flatten)]
-    pub on: On,
+    pub on: EstimateInputArgs,
     #[command(flatten)]
-    pub paths: Paths,
+    pub paths: PathArgs,
 }
 
 /// What is tried on what.
 #[derive(Debug, Args)]
-pub struct On {
+pub struct EstimateInputArgs {
     /// Query response: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     pub input: Option<String>,
@@ -44,8 +44,8 @@ pub struct On {
     #[arg(short, long, value_name = "NAME")]
     pub pipeline_name: Option<String>,
     /// Where energy was read
-    #[arg(short, long, value_name = "SOURCE", value_delimiter = ',', default_value = "rapl-sysfs", value_parser = flags::source)]
-    pub energy_source: Vec<Source>,
+    #[arg(short, long, value_name = "SOURCE", value_delimiter = ',', default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
+    pub energy_source: Vec<EnergySource>,
     /// Whether idle power is part of it
     #[arg(long, value_name = "TYPE", default_value = "AbsPower")]
     pub output_type: OutputType,
@@ -62,47 +62,49 @@ pub struct On {
     #[arg(long, value_name = "PART", value_delimiter = ',', requires = "benchmark")]
     pub scenario: Vec<String>,
     #[command(flatten)]
-    pub rows: flags::Rows,
+    pub rows: shared_args::RowArgs,
     #[command(flatten)]
-    pub isolation: Isolation,
+    pub isolation: IsolationArgs,
 }
 
 /// Tables, pipelines, and what could not be done.
-pub struct Tried {
+pub struct EstimateInputs {
     pub tables: Vec<Rows>,
-    pub pipelines: Vec<Arc<Pipeline>>,
+    pub pipelines: Vec<Arc<PredictorPipeline>>,
     pub warnings: Vec<String>,
 }
 
-impl On {
+impl EstimateInputArgs {
     /// The tables of the response.
-    pub fn tables(&self, data: &Data) -> anyhow::Result<training::Tables> {
+    pub fn load_tables(&self, data: &DataFolder) -> anyhow::Result<training::PowerTables> {
         let Some(input) = &self.input else {
-            return Err(usage("--input is missing; want a query response"));
+            return Err(usage_error("--input is missing; want a query response"));
         };
-        let mut response = data.response("--input", input)?;
+        let mut response = data.read_response("--input", input)?;
         if let Some(name) = self.benchmark.as_ref().filter(|_| !self.scenario.is_empty()) {
-            let (path, text) = data.read("--benchmark", name, "json")?;
-            let wrong = |why: String| usage(format!("--benchmark {}: {why}", path.display()));
-            let read = Benchmark::read(&text).map_err(|error| wrong(error.to_string()))?;
+            let (path, text) = data.read_file("--benchmark", name, "json")?;
+            let wrong = |why: String| usage_error(format!("--benchmark {}: {why}", path.display()));
+            let read = BenchmarkTimes::read(&text).map_err(|error| wrong(error.to_string()))?;
             let is_asked = |scenario: &str| self.scenario.iter().any(|part| scenario.contains(part.as_str()));
             let pods = read.pods.iter().filter(|(_, scenario)| is_asked(scenario));
             let pods: Vec<&str> = pods.map(|(pod, _)| pod.as_str()).collect();
             if pods.is_empty() {
                 return Err(wrong(format!("has no pods of --scenario {}", self.scenario.join(","))));
             }
-            metier_power::validate::of_pods(&mut response, &pods);
+            metier_power::response_counts::of_pods(&mut response, &pods);
         }
         let (idle, judges) = match self.output_type {
             OutputType::AbsPower => (None, None),
-            OutputType::DynPower => (self.isolation.idle(data)?, self.isolation.judges(data)?),
+            OutputType::DynPower => {
+                (self.isolation.load_idle(data)?, self.isolation.load_abs_pipeline(data)?)
+            }
         };
         // Who would learn says which tables are made.
         let (abs_trainers, dyn_trainers) = match self.output_type {
-            OutputType::AbsPower => (vec![Trainer::Linear], Vec::new()),
-            OutputType::DynPower => (Vec::new(), vec![Trainer::Linear]),
+            OutputType::AbsPower => (vec![PowerTrainer::Linear], Vec::new()),
+            OutputType::DynPower => (Vec::new(), vec![PowerTrainer::Linear]),
         };
-        let plan = Plan {
+        let plan = PipelinePlan {
             extractor: self.rows.extractor,
             isolator: self.isolation.isolator,
             hints: self.isolation.hints(),
@@ -111,19 +113,23 @@ impl On {
             abs_trainers,
             dyn_trainers,
             vm: self.rows.vm_train,
-            ..Plan::new("estimate", Timestamp::now())
+            ..PipelinePlan::new("estimate", UtcTimestamp::now())
         };
-        let known = Known { idle: idle.as_ref(), judges: judges.as_ref() };
+        let known = TrainingKnowledge { idle: idle.as_ref(), judges: judges.as_ref() };
         training::tables(&response, known, &plan, 0)
-            .map_err(|error| usage(format!("--input {input}: {error}")))
+            .map_err(|error| usage_error(format!("--input {input}: {error}")))
     }
 
     /// The pipelines that are tried.
-    pub fn pipelines(&self, room: &Room, data: &Data) -> anyhow::Result<Vec<Arc<Pipeline>>> {
+    pub fn load_pipelines(
+        &self,
+        room: &CommandContext,
+        data: &DataFolder,
+    ) -> anyhow::Result<Vec<Arc<PredictorPipeline>>> {
         if let Some(name) = &self.pipeline_name {
-            return Ok(vec![Arc::new(data.pipeline("--pipeline-name", name)?)]);
+            return Ok(vec![Arc::new(data.load_pipeline("--pipeline-name", name)?)]);
         }
-        let loaded = Registry::load(std::slice::from_ref(&data.0));
+        let loaded = PipelineRegistry::load(std::slice::from_ref(&data.0));
         if !loaded.registry.pipelines.is_empty() {
             return Ok(loaded.registry.pipelines);
         }
@@ -131,15 +137,24 @@ impl On {
         Ok(vec![Arc::new(metier_power::defaults::shipped()?.pipeline.clone())])
     }
 
-    pub fn tried(&self, room: &Room, data: &Data) -> anyhow::Result<Tried> {
-        let tables = self.tables(data)?;
-        Ok(Tried { tables: tables.list, pipelines: self.pipelines(room, data)?, warnings: tables.warnings })
+    pub fn load_inputs(&self, room: &CommandContext, data: &DataFolder) -> anyhow::Result<EstimateInputs> {
+        let tables = self.load_tables(data)?;
+        Ok(EstimateInputs {
+            tables: tables.list,
+            pipelines: self.load_pipelines(room, data)?,
+            warnings: tables.warnings,
+        })
     }
 }
 
-impl Tried {
+impl EstimateInputs {
     /// Everything that was tried for a source: the table and the predictor, the best first.
-    pub fn of(&self, source: Source, on: &On, warnings: &mut Vec<String>) -> Vec<(&Rows, Assessed<'_>)> {
+    pub fn assess_source(
+        &self,
+        source: EnergySource,
+        on: &EstimateInputArgs,
+        warnings: &mut Vec<String>,
+    ) -> Vec<(&Rows, PredictorAssessment<'_>)> {
         let mut all = Vec::new();
         for table in self.tables.iter().filter(|table| table.source == source) {
             for pipeline in &self.pipelines {
@@ -150,9 +165,9 @@ impl Tried {
                     name: on.model_name.clone(),
                     ..PredictorFilter::default()
                 };
-                let (tried, told) = assess::assess_all(pipeline, &table.frame, &filter);
-                warnings.extend(told);
-                all.extend(tried.into_iter().map(|one| (table, one)));
+                let (tried, texts) = assess::assess_all(pipeline, &table.frame, &filter);
+                warnings.extend(texts);
+                all.extend(tried.into_iter().map(|assessment| (table, assessment)));
             }
         }
         all.sort_by(|one, two| one.1.mae().total_cmp(&two.1.mae()));
@@ -160,30 +175,30 @@ impl Tried {
     }
 }
 
-impl Estimate {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let data = self.paths.data();
-        let tried = self.on.tried(room, &data)?;
+impl PowerEstimateArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let data = self.paths.data_folder();
+        let tried = self.on.load_inputs(room, &data)?;
         let mut warnings = tried.warnings.clone();
         let mut best: Vec<Value> = Vec::new();
         let mut all = Vec::new();
         for source in &self.on.energy_source {
-            let of = tried.of(*source, &self.on, &mut warnings);
+            let of = tried.assess_source(*source, &self.on, &mut warnings);
             let Some((table, first)) = of.first() else {
-                let wanted =
+                let text =
                     self.on.model_name.as_ref().map_or(String::new(), |name| format!(" called {name}"));
-                warnings.push(format!("{}: no predictor{wanted} fits the table", source.name()));
+                warnings.push(format!("{}: no predictor{text} fits the table", source.name()));
                 continue;
             };
-            let files = self.keep(&data, *source, table, first)?;
+            let files = self.save_best(&data, *source, table, first)?;
             best.push(json!({
                 "source": source.name(), "pipeline": first.pipeline, "model_name": first.model.full_name,
                 "feature_group": table.group.name(), "files": files,
             }));
-            all.extend(of.iter().map(|(table, one)| (*source, *table, one.clone())));
+            all.extend(of.iter().map(|(table, assessment)| (*source, *table, assessment.clone())));
         }
         if all.is_empty() {
-            return Err(usage(format!("nothing could be tried: {}", warnings.join("; "))));
+            return Err(usage_error(format!("nothing could be tried: {}", warnings.join("; "))));
         }
         for warning in &warnings {
             room.console.warn(warning);
@@ -191,23 +206,28 @@ impl Estimate {
         let console = &room.console;
         // A line for each component, the worst of a predictor first.
         let lines = || {
-            all.iter().flat_map(|(source, table, one)| {
-                one.worst_first().into_iter().map(move |of| (source.name(), *table, one, of))
+            all.iter().flat_map(|(source, table, assessment)| {
+                assessment.worst_first().into_iter().map(move |of| (source.name(), *table, assessment, of))
             })
         };
         let record = || {
-            let one = |(source, table, one, of): (&str, &Rows, &Assessed<'_>, &Of)| {
+            let one = |(source, table, assessment, of): (
+                &str,
+                &Rows,
+                &PredictorAssessment<'_>,
+                &ComponentAssessment,
+            )| {
                 json!({
-                    "source": source, "feature_group": table.group.name(), "pipeline": one.pipeline, "model_name": one.model.full_name,
+                    "source": source, "feature_group": table.group.name(), "pipeline": assessment.pipeline, "model_name": assessment.model.full_name,
                     "component": of.component.name(), "rows": table.frame.len(), "mae": of.mae, "mse": of.mse, "mape": of.mape, "coverage": of.coverage,
                 })
             };
             json!({ "schema": "metier.power-estimate/1", "output_type": self.on.output_type.name(), "best": best, "errors": lines().map(one).collect::<Vec<_>>() })
         };
         match console.format {
-            Format::Json => console.data(|out| output::json(out, &record()))?,
-            Format::Yaml => console.data(|out| output::yaml(out, &record()))?,
-            Format::Csv => {
+            DataFormat::Json => console.write_data(|out| output::write_json(out, &record()))?,
+            DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record()))?,
+            DataFormat::Csv => {
                 let header = [
                     "source",
                     "feature_group",
@@ -220,24 +240,24 @@ impl Estimate {
                     "mape",
                     "coverage",
                 ];
-                let rows = lines().map(|(source, table, one, of)| {
+                let rows = lines().map(|(source, table, assessment, of)| {
                     vec![
                         source.to_string(),
                         table.group.name().to_string(),
-                        one.pipeline.to_string(),
-                        one.model.full_name.clone(),
+                        assessment.pipeline.to_string(),
+                        assessment.model.full_name.clone(),
                         of.component.name().to_string(),
                         table.frame.len().to_string(),
                         of.mae.to_string(),
                         of.mse.to_string(),
-                        plain(of.mape),
-                        plain(of.coverage),
+                        csv_cell(of.mape),
+                        csv_cell(of.coverage),
                     ]
                 });
-                console.data(|out| output::csv(out, &header, rows))?;
+                console.write_data(|out| output::write_csv(out, &header, rows))?;
             }
-            Format::Table => {
-                let mut table = Table::with_header(&[
+            DataFormat::Table => {
+                let mut table = TextTable::with_header(&[
                     "SOURCE",
                     "FEATURES",
                     "PIPELINE",
@@ -247,21 +267,21 @@ impl Estimate {
                     "MAPE",
                     "INSIDE 90 %",
                 ]);
-                for (source, rows, one, of) in lines() {
-                    table.row(vec![
-                        Cell::text(source),
-                        Cell::text(rows.group.name()),
-                        Cell::text(one.pipeline),
-                        Cell::text(&one.model.full_name),
-                        Cell::text(of.component.name()),
-                        Cell::number(format!("{:.2} W", of.mae)),
-                        Cell::quantity(of.mape.map(|mape| format!("{mape:.2} %"))),
-                        Cell::quantity(of.coverage.map(|share| format!("{:.1} %", share * 100.0))),
+                for (source, rows, assessment, of) in lines() {
+                    table.add_row(vec![
+                        TableCell::text(source),
+                        TableCell::text(rows.group.name()),
+                        TableCell::text(assessment.pipeline),
+                        TableCell::text(&assessment.model.full_name),
+                        TableCell::text(of.component.name()),
+                        TableCell::number(format!("{:.2} W", of.mae)),
+                        TableCell::quantity(of.mape.map(|mape| format!("{mape:.2} %"))),
+                        TableCell::quantity(of.coverage.map(|share| format!("{:.1} %", share * 100.0))),
                     ]);
                 }
                 console.print(&table.render(console.paint))?;
-                for one in &best {
-                    let word = |field: &str| one[field].as_str().unwrap_or_default().to_string();
+                for value in &best {
+                    let word = |field: &str| value[field].as_str().unwrap_or_default().to_string();
                     console.note(format!(
                         "{}: {} of {} is best",
                         word("source"),
@@ -271,27 +291,27 @@ impl Estimate {
                 }
             }
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 
     /// Keeps the best: its archive, and the table with what it says.
-    fn keep(
+    fn save_best(
         &self,
-        data: &Data,
-        source: Source,
+        data: &DataFolder,
+        source: EnergySource,
         table: &Rows,
-        best: &Assessed<'_>,
+        best: &PredictorAssessment<'_>,
     ) -> anyhow::Result<Vec<String>> {
         let folder = data.0.join(&self.paths.out);
         let mut files: Vec<PathBuf> = Vec::new();
         if let Some(archive) = &best.model.archive {
             let to = folder.join(format!("{}_model.zip", source.name()));
-            files.push(data.write(&to, &archive.bytes()?)?);
+            files.push(data.write_file(&to, &archive.bytes()?)?);
         }
         let mut bytes = Vec::new();
-        best.beside(&table.frame)?.write_csv(&mut bytes)?;
+        best.with_predictions(&table.frame)?.write_csv(&mut bytes)?;
         let to = folder.join(format!("{}_estimation_result.csv", source.name()));
-        files.push(data.write(&to, &bytes)?);
+        files.push(data.write_file(&to, &bytes)?);
         Ok(files.iter().map(|path| path.display().to_string()).collect())
     }
 }

@@ -1,15 +1,15 @@
 //! `metier power export`: a pipeline as kepler-model-db publishes it.
 
 use clap::Args;
-use metier_power::query::Benchmark;
-use metier_power::training::{self, Publication};
-use metier_types::Timestamp;
+use metier_power::query::BenchmarkTimes;
+use metier_power::training::{self, PipelinePublication};
+use metier_types::UtcTimestamp;
 use serde_json::json;
 
-use super::flags::Paths;
-use crate::command::Room;
-use crate::exit::{Code, usage};
-use crate::output::{self, Format};
+use super::shared_args::PathArgs;
+use crate::command::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat};
 
 const EXAMPLES: &str = "Examples:
   metier power export -p mine -o models --publisher me --collect-date 2026-11-17T10:00:00Z --zip   models/v0.7/mine and mine.zip
@@ -18,7 +18,7 @@ const EXAMPLES: &str = "Examples:
 /// Publish a pipeline's good predictors as kepler-model-db has them
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Export {
+pub struct PowerExportArgs {
     /// The pipeline
     #[arg(short, long, value_name = "NAME")]
     pipeline_name: String,
@@ -38,17 +38,17 @@ pub struct Export {
     #[arg(long)]
     zip: bool,
     #[command(flatten)]
-    paths: Paths,
+    paths: PathArgs,
 }
 
-impl Export {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let data = self.paths.data();
+impl PowerExportArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let data = self.paths.data_folder();
         let collected = match (&self.benchmark, &self.collect_date) {
             (Some(name), _) => {
-                let (path, text) = data.read("--benchmark", name, "json")?;
-                let wrong = |why: String| usage(format!("--benchmark {}: {why}", path.display()));
-                let read = Benchmark::read(&text).map_err(|error| wrong(error.to_string()))?;
+                let (path, text) = data.read_file("--benchmark", name, "json")?;
+                let wrong = |why: String| usage_error(format!("--benchmark {}: {why}", path.display()));
+                let read = BenchmarkTimes::read(&text).map_err(|error| wrong(error.to_string()))?;
                 read.span.ok_or_else(|| wrong("has no times".to_string()))?.start
             }
             (None, Some(text)) => {
@@ -59,20 +59,22 @@ impl Export {
                     .ok()
                     .map(|_| format!("{}T00:00:00Z", text.trim()));
                 metier_power::query::time("time", day.as_deref().unwrap_or(text))
-                    .map_err(|error| usage(format!("--collect-date: {error}")))?
+                    .map_err(|error| usage_error(format!("--collect-date: {error}")))?
             }
-            (None, None) => return Err(usage("--collect-date is missing; want a time, or --benchmark")),
+            (None, None) => {
+                return Err(usage_error("--collect-date is missing; want a time, or --benchmark"));
+            }
         };
         let folder = data.0.join(&self.pipeline_name);
         if !folder.join("metadata.json").is_file() {
             let why = "no such pipeline; want a folder that `metier power train` made";
-            return Err(usage(format!("--pipeline-name {}: {why}", self.pipeline_name)));
+            return Err(usage_error(format!("--pipeline-name {}: {why}", self.pipeline_name)));
         }
-        let written = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S").to_string();
-        let about = Publication {
+        let written = |at: UtcTimestamp| at.strftime("%Y-%m-%d %H:%M:%S").to_string();
+        let about = PipelinePublication {
             publisher: self.publisher.clone(),
             collected: written(collected),
-            exported: written(Timestamp::now()),
+            exported: written(UtcTimestamp::now()),
             with_tables: self.include_raw,
         };
         let published = training::export(&folder, &data.0.join(&self.paths.out), &about)?;
@@ -86,21 +88,22 @@ impl Export {
         let console = &room.console;
         let record = || json!({ "schema": "metier.power-export/1", "files": files, "kept": published.kept, "dropped": published.dropped });
         match console.format {
-            Format::Json => console.data(|out| output::json(out, &record()))?,
-            Format::Yaml => console.data(|out| output::yaml(out, &record()))?,
-            Format::Csv => console
-                .data(|out| output::csv(out, &["file"], files.iter().map(|file| vec![file.clone()])))?,
-            Format::Table => {
-                let (kept, dropped) = (published.kept, published.dropped.len());
+            DataFormat::Json => console.write_data(|out| output::write_json(out, &record()))?,
+            DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record()))?,
+            DataFormat::Csv => console.write_data(|out| {
+                output::write_csv(out, &["file"], files.iter().map(|file| vec![file.clone()]))
+            })?,
+            DataFormat::Table => {
+                let (number, dropped) = (published.kept, published.dropped.len());
                 console.print(&format!(
-                    "{kept} predictors are good enough, {dropped} are not\n{}\n",
+                    "{number} predictors are good enough, {dropped} are not\n{}\n",
                     files.join("\n")
                 ))?;
-                for one in &published.dropped {
-                    console.note(format!("left out: {one}"));
+                for text in &published.dropped {
+                    console.note(format!("left out: {text}"));
                 }
             }
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use metier_power::extract::{self, Extracted, Settings};
-use metier_power::frame::Frame;
-use metier_power::response::Response;
-use metier_power::vocabulary::{FeatureGroup, OutputType, Source};
+use metier_power::extract::{self, ExtractSettings, ExtractedFrame};
+use metier_power::frame::FeatureFrame;
+use metier_power::kepler_terms::{EnergySource, FeatureGroup, OutputType};
+use metier_power::response::KeplerResponse;
 use serde_json::json;
 
-use super::files::Data;
-use super::flags::{self, Paths, Rows};
-use crate::command::Room;
-use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Table};
+use super::power_files::DataFolder;
+use super::shared_args::{self, PathArgs, RowArgs};
+use crate::command::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, TableCell, TextTable};
 
 const EXAMPLES: &str = "Examples:
   metier power extract -i idle -o node -e acpi --feature-group BPFOnly            extracted_node.csv, extracted_node_raw.csv
@@ -22,24 +22,24 @@ const EXAMPLES: &str = "Examples:
 /// Make a table of features and watts from a query response
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Extract {
+pub struct PowerExtractArgs {
     #[command(flatten)]
-    pub of: Of,
+    pub of: ExtractTableArgs,
     #[command(flatten)]
-    pub rows: Rows,
+    pub rows: RowArgs,
     #[command(flatten)]
-    pub paths: Paths,
+    pub paths: PathArgs,
 }
 
 /// Which table.
 #[derive(Debug, Args)]
-pub struct Of {
+pub struct ExtractTableArgs {
     /// Query response: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     pub input: String,
     /// Where energy was read
-    #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = flags::source)]
-    pub energy_source: Source,
+    #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
+    pub energy_source: EnergySource,
     /// Which features [default: the first group that the response has all of]
     #[arg(long, value_name = "GROUP")]
     pub feature_group: Option<FeatureGroup>,
@@ -49,20 +49,20 @@ pub struct Of {
 }
 
 /// A table, and what was chosen for it.
-pub struct Made {
+pub struct ExtractedTable {
     pub group: FeatureGroup,
-    pub extracted: Extracted,
+    pub extracted: ExtractedFrame,
     pub files: Vec<PathBuf>,
 }
 
-impl Of {
+impl ExtractTableArgs {
     /// The group that was asked for, or the first that is whole.
-    fn group(&self, response: &Response, vm: bool) -> anyhow::Result<FeatureGroup> {
+    fn choose_group(&self, response: &KeplerResponse, vm: bool) -> anyhow::Result<FeatureGroup> {
         let whole = extract::groups(response, vm);
         let names: Vec<&str> = whole.iter().map(|group| group.name()).collect();
         match self.feature_group {
             Some(group) if whole.contains(&group) => Ok(group),
-            Some(group) if group.features().is_empty() => Err(usage(format!(
+            Some(group) if group.features().is_empty() => Err(usage_error(format!(
                 "--feature-group {}: --thirdparty-metrics is missing; want names of metrics that --input has",
                 group.name()
             ))),
@@ -74,47 +74,55 @@ impl Of {
                     .filter(|name| !response.has(name))
                     .collect();
                 let want = match names.is_empty() {
-                    true => whole_elsewhere(response, vm),
+                    true => suggest_series_kind(response, vm),
                     false => format!("one of: {}", names.join(", ")),
                 };
                 let (input, missing, name) = (&self.input, missing.join(", "), group.name());
-                Err(usage(format!("--feature-group {name}: --input {input} has no {missing}; want {want}")))
+                Err(usage_error(format!(
+                    "--feature-group {name}: --input {input} has no {missing}; want {want}"
+                )))
             }
             None => whole.first().copied().ok_or_else(|| {
-                let (input, want) = (&self.input, whole_elsewhere(response, vm));
-                usage(format!("--input {input}: has all metrics of no feature group; want {want}"))
+                let (input, want) = (&self.input, suggest_series_kind(response, vm));
+                usage_error(format!("--input {input}: has all metrics of no feature group; want {want}"))
             }),
         }
     }
 
     /// Makes the table and keeps it.
-    pub fn make(&self, rows: &Rows, data: &Data, out: &str, by_container: bool) -> anyhow::Result<Made> {
-        let response = data.response("--input", &self.input)?;
-        let group = self.group(&response, rows.vm_train)?;
-        let settings = Settings {
+    pub fn extract_table(
+        &self,
+        rows: &RowArgs,
+        data: &DataFolder,
+        out: &str,
+        by_container: bool,
+    ) -> anyhow::Result<ExtractedTable> {
+        let response = data.read_response("--input", &self.input)?;
+        let group = self.choose_group(&response, rows.vm_train)?;
+        let settings = ExtractSettings {
             by_container,
             vm: rows.vm_train,
             extractor: rows.extractor,
-            ..Settings::new(self.energy_source, group)
+            ..ExtractSettings::new(self.energy_source, group)
         };
         let extracted = extract::extract(&response, &settings)
-            .map_err(|error| usage(format!("--input {}: {error}", self.input)))?;
+            .map_err(|error| usage_error(format!("--input {}: {error}", self.input)))?;
         if extracted.frame.is_empty() {
             let why = "features and power have no time in common, or too few samples";
-            return Err(usage(format!("--input {}: the table has no rows: {why}", self.input)));
+            return Err(usage_error(format!("--input {}: the table has no rows: {why}", self.input)));
         }
         let stem = out.strip_suffix(".csv").unwrap_or(out);
-        let raw = raw(&response, group, rows.vm_train)?;
+        let raw = raw_counter_frame(&response, group, rows.vm_train)?;
         let files = vec![
             data.write_table(&format!("extracted_{stem}"), &extracted.frame)?,
             data.write_table(&format!("extracted_{stem}_raw"), &raw)?,
         ];
-        Ok(Made { group, extracted, files })
+        Ok(ExtractedTable { group, extracted, files })
     }
 }
 
 /// What would be right where a response has no whole group: the other kind of series, where it has one of those.
-fn whole_elsewhere(response: &Response, vm: bool) -> String {
+fn suggest_series_kind(response: &KeplerResponse, vm: bool) -> String {
     let is_whole = !extract::groups(response, !vm).is_empty();
     match (vm, is_whole) {
         (false, true) => "--vm-train: its series are of virtual machines".to_string(),
@@ -125,7 +133,11 @@ fn whole_elsewhere(response: &Response, vm: bool) -> String {
 }
 
 /// The first feature of the group as the counter that it was, added up at each time.
-fn raw(response: &Response, group: FeatureGroup, vm: bool) -> anyhow::Result<Frame> {
+fn raw_counter_frame(
+    response: &KeplerResponse,
+    group: FeatureGroup,
+    vm: bool,
+) -> anyhow::Result<FeatureFrame> {
     let mut sums: std::collections::BTreeMap<u64, f64> = std::collections::BTreeMap::new();
     let name = extract::metric(group.features().first().copied().unwrap_or_default(), vm);
     for series in response.metric(&name) {
@@ -133,46 +145,53 @@ fn raw(response: &Response, group: FeatureGroup, vm: bool) -> anyhow::Result<Fra
             *sums.entry(time.to_bits()).or_default() += value;
         }
     }
-    let mut frame = Frame::new(sums.keys().map(|time| f64::from_bits(*time)).collect(), None)?;
+    let mut frame = FeatureFrame::new(sums.keys().map(|time| f64::from_bits(*time)).collect(), None)?;
     frame.set(&name, sums.into_values().collect())?;
     Ok(frame)
 }
 
-impl Extract {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl PowerExtractArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let by_container = self.of.output_type == OutputType::DynPower;
-        let made = self.of.make(&self.rows, &self.paths.data(), &self.paths.out, by_container)?;
-        show(room, "extract", &self.of, &made, &made.extracted.frame)?;
-        Ok(Code::OK)
+        let made =
+            self.of.extract_table(&self.rows, &self.paths.data_folder(), &self.paths.out, by_container)?;
+        print_table(room, "extract", &self.of, &made, &made.extracted.frame)?;
+        Ok(CliExitCode::OK)
     }
 }
 
 /// Says what a table holds.
-pub fn show(room: &Room, command: &str, of: &Of, made: &Made, frame: &Frame) -> anyhow::Result<()> {
+pub fn print_table(
+    room: &CommandContext,
+    command: &str,
+    of: &ExtractTableArgs,
+    made: &ExtractedTable,
+    frame: &FeatureFrame,
+) -> anyhow::Result<()> {
     let console = &room.console;
-    let columns: Vec<Column> =
-        frame.names().filter_map(|name| Column::of(frame, name, &made.extracted)).collect();
+    let columns: Vec<ColumnSummary> =
+        frame.names().filter_map(|name| ColumnSummary::summarise(frame, name, &made.extracted)).collect();
     let files: Vec<String> = made.files.iter().map(|path| path.display().to_string()).collect();
     let record = || {
         json!({
             "schema": "metier.power-table/1", "command": command, "files": files, "rows": frame.len(),
             "energy_source": of.energy_source.name(), "feature_group": made.group.name(), "output_type": of.output_type.name(),
-            "columns": columns.iter().map(Column::record).collect::<Vec<_>>(),
+            "columns": columns.iter().map(ColumnSummary::record).collect::<Vec<_>>(),
         })
     };
     match console.format {
-        Format::Json => console.data(|out| output::json(out, &record())),
-        Format::Yaml => console.data(|out| output::yaml(out, &record())),
-        Format::Csv => console.data(|out| Ok(frame.write_csv(out)?)),
-        Format::Table => {
-            let mut table = Table::with_header(&["COLUMN", "LEAST", "MEAN", "MOST", "CORRELATION"]);
+        DataFormat::Json => console.write_data(|out| output::write_json(out, &record())),
+        DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record())),
+        DataFormat::Csv => console.write_data(|out| Ok(frame.write_csv(out)?)),
+        DataFormat::Table => {
+            let mut table = TextTable::with_header(&["COLUMN", "LEAST", "MEAN", "MOST", "CORRELATION"]);
             for column in &columns {
-                table.row(vec![
-                    Cell::text(&column.name),
-                    Cell::number(short(column.least)),
-                    Cell::number(short(column.mean)),
-                    Cell::number(short(column.most)),
-                    Cell::quantity(column.correlation.map(|value| format!("{value:.3}"))),
+                table.add_row(vec![
+                    TableCell::text(&column.name),
+                    TableCell::number(short_number(column.least)),
+                    TableCell::number(short_number(column.mean)),
+                    TableCell::number(short_number(column.most)),
+                    TableCell::quantity(column.correlation.map(|value| format!("{value:.3}"))),
                 ]);
             }
             console.note(format!(
@@ -187,7 +206,7 @@ pub fn show(room: &Room, command: &str, of: &Of, made: &Made, frame: &Frame) -> 
     }
 }
 
-struct Column {
+struct ColumnSummary {
     name: String,
     least: f64,
     mean: f64,
@@ -195,8 +214,8 @@ struct Column {
     correlation: Option<f64>,
 }
 
-impl Column {
-    fn of(frame: &Frame, name: &str, extracted: &Extracted) -> Option<Self> {
+impl ColumnSummary {
+    fn summarise(frame: &FeatureFrame, name: &str, extracted: &ExtractedFrame) -> Option<Self> {
         let values = frame.column(name).filter(|values| !values.is_empty())?;
         let correlation =
             extracted.correlations.iter().find(|(known, _)| known == name).and_then(|(_, value)| *value);
@@ -215,7 +234,7 @@ impl Column {
 }
 
 /// A number for people: four digits, with a letter for thousands, millions and milliards.
-pub fn short(value: f64) -> String {
+pub fn short_number(value: f64) -> String {
     let size = value.abs();
     let (by, letter) = match size {
         _ if size >= 1e9 => (1e9, "G"),

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use metier_power::node::{Index, MachineSpec, discover};
+use metier_power::node::{MachineSpec, NodeTypeIndex, discover};
 use serde_json::{Value, json};
 
-use super::flags::Paths;
-use crate::command::Room;
-use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Table};
+use super::shared_args::PathArgs;
+use crate::command::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, TableCell, TextTable};
 
 const EXAMPLES: &str = "Examples:
   metier power node                                            this machine, and the shipped node types like it
@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 /// Say who this machine is, and which node type it is like
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Node {
+pub struct PowerNodeArgs {
     /// Folder or zip of a pipeline, or a node_type_index.json [default: what is shipped]
     #[arg(short, long, value_name = "NAME")]
     pipeline_name: Option<String>,
@@ -40,43 +40,44 @@ pub struct Node {
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     #[command(flatten)]
-    paths: Paths,
+    paths: PathArgs,
 }
 
 /// This machine, as a file.
-pub fn this() -> anyhow::Result<String> {
+pub fn discover_machine_json() -> anyhow::Result<String> {
     Ok(serde_json::to_string(&discover::discover(Path::new("/proc"), Path::new("/sys")))?)
 }
 
-impl Node {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let data = self.paths.data();
+impl PowerNodeArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let data = self.paths.data_folder();
         let spec = match &self.machine_spec {
             None => discover::discover(Path::new("/proc"), Path::new("/sys")),
             Some(path) => {
-                let wrong = |why: String| usage(format!("--machine-spec {}: {why}", path.display()));
+                let wrong = |why: String| usage_error(format!("--machine-spec {}: {why}", path.display()));
                 let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
                 serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?
             }
         };
         if let Some(id) = self.id.as_ref().filter(|_| self.save) {
-            let path = data.write(&data.spec(id)?, serde_json::to_string(&spec)?.as_bytes())?;
+            let path =
+                data.write_file(&data.machine_spec_path(id)?, serde_json::to_string(&spec)?.as_bytes())?;
             room.console.note(format!("saved as {}", path.display()));
         }
-        let (name, index) = self.index(&data)?;
-        self.show(room, &spec, &name, &index)?;
-        Ok(Code::OK)
+        let (name, index) = self.load_index(&data)?;
+        self.print_node_types(room, &spec, &name, &index)?;
+        Ok(CliExitCode::OK)
     }
 
-    fn index(&self, data: &super::files::Data) -> anyhow::Result<(String, Index)> {
+    fn load_index(&self, data: &super::power_files::DataFolder) -> anyhow::Result<(String, NodeTypeIndex)> {
         let Some(name) = &self.pipeline_name else {
             let shipped = metier_power::defaults::shipped()?;
             return Ok((shipped.pipeline.name.clone(), shipped.pipeline.index.clone().unwrap_or_default()));
         };
         if name.ends_with(".json") {
-            let (path, text) = data.read("--pipeline-name", name, "json")?;
-            let index = Index::read(&String::from_utf8_lossy(&text))
-                .map_err(|error| usage(format!("--pipeline-name {}: {error}", path.display())))?;
+            let (path, text) = data.read_file("--pipeline-name", name, "json")?;
+            let index = NodeTypeIndex::read(&String::from_utf8_lossy(&text))
+                .map_err(|error| usage_error(format!("--pipeline-name {}: {error}", path.display())))?;
             return Ok((name.clone(), index));
         }
         // A folder may have an index without predictors yet.
@@ -84,14 +85,20 @@ impl Node {
         if folder.join("node_type_index.json").is_file() {
             return Ok((name.clone(), metier_power::pipeline::read_node_types(&folder)?));
         }
-        let pipeline = data.pipeline("--pipeline-name", name)?;
+        let pipeline = data.load_pipeline("--pipeline-name", name)?;
         match pipeline.index {
             Some(index) => Ok((pipeline.name, index)),
-            None => Err(usage(format!("--pipeline-name {name}: has no node_type_index.json"))),
+            None => Err(usage_error(format!("--pipeline-name {name}: has no node_type_index.json"))),
         }
     }
 
-    fn show(&self, room: &Room, spec: &MachineSpec, name: &str, index: &Index) -> anyhow::Result<()> {
+    fn print_node_types(
+        &self,
+        room: &CommandContext,
+        spec: &MachineSpec,
+        name: &str,
+        index: &NodeTypeIndex,
+    ) -> anyhow::Result<()> {
         let console = &room.console;
         let found = index.lookup(spec, !self.exact);
         let mut like: Vec<(f64, u32)> =
@@ -107,9 +114,9 @@ impl Node {
             })
         };
         match console.format {
-            Format::Json => return console.data(|out| output::json(out, &record())),
-            Format::Yaml => return console.data(|out| output::yaml(out, &record())),
-            Format::Csv => {
+            DataFormat::Json => return console.write_data(|out| output::write_json(out, &record())),
+            DataFormat::Yaml => return console.write_data(|out| output::write_yaml(out, &record())),
+            DataFormat::Csv => {
                 let header = [
                     "node_type",
                     "similarity",
@@ -123,15 +130,15 @@ impl Node {
                 let row = |(similarity, number): &(f64, u32)| {
                     let entry = &index.0[number];
                     let mut row = vec![number.to_string(), similarity.to_string()];
-                    row.extend(words(&entry.spec));
+                    row.extend(attribute_cells(&entry.spec));
                     row.push(entry.members.len().to_string());
                     row
                 };
-                return console.data(|out| output::csv(out, &header, like.iter().map(row)));
+                return console.write_data(|out| output::write_csv(out, &header, like.iter().map(row)));
             }
-            Format::Table => {}
+            DataFormat::Table => {}
         }
-        let mut table = Table::with_header(&[
+        let mut table = TextTable::with_header(&[
             "",
             "PROCESSOR",
             "CORES",
@@ -142,18 +149,20 @@ impl Node {
             "SIMILARITY",
         ]);
         let line = |title: String, spec: &MachineSpec, members: String, similarity: String| {
-            let mut row = vec![Cell::text(title)];
-            let mut cells = words(spec).into_iter();
-            row.push(Cell::text(cells.next().unwrap_or_default()));
-            row.extend(cells.map(|cell| Cell::number(if cell.is_empty() { "–".to_string() } else { cell })));
-            row.extend([Cell::number(members), Cell::number(similarity)]);
+            let mut row = vec![TableCell::text(title)];
+            let mut cells = attribute_cells(spec).into_iter();
+            row.push(TableCell::text(cells.next().unwrap_or_default()));
+            row.extend(
+                cells.map(|cell| TableCell::number(if cell.is_empty() { "–".to_string() } else { cell })),
+            );
+            row.extend([TableCell::number(members), TableCell::number(similarity)]);
             row
         };
-        table.row(line("this machine".to_string(), spec, String::new(), String::new()));
+        table.add_row(line("this machine".to_string(), spec, String::new(), String::new()));
         for (similarity, number) in &like {
             let entry = &index.0[number];
             let members = entry.members.len().to_string();
-            table.row(line(format!("type {number}"), &entry.spec, members, format!("{similarity:.3}")));
+            table.add_row(line(format!("type {number}"), &entry.spec, members, format!("{similarity:.3}")));
         }
         console.print(&table.render(console.paint))?;
         let types = index.0.len();
@@ -178,7 +187,7 @@ impl Node {
 }
 
 /// Its five attributes in words; empty where one is not known.
-fn words(spec: &MachineSpec) -> Vec<String> {
+fn attribute_cells(spec: &MachineSpec) -> Vec<String> {
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     vec![
         spec.processor.clone().unwrap_or_default(),

@@ -5,16 +5,16 @@ mod panels;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use metier_power::vocabulary::{OutputType, Source};
-use metier_report::figure::Figure;
+use metier_power::kepler_terms::{EnergySource, OutputType};
+use metier_report::figure::PlotFigure;
 use serde_json::json;
 
-use super::estimate::On;
-use super::files::Data;
-use super::flags::Paths;
-use crate::command::Room;
-use crate::exit::{Code, usage};
-use crate::output::{self, Format, word};
+use super::estimate::EstimateInputArgs;
+use super::power_files::DataFolder;
+use super::shared_args::PathArgs;
+use crate::command::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, enum_word};
 
 const EXAMPLES: &str = "Examples:
   metier power plot --target-data preprocess -p mine -e acpi -o pictures      features and power over time
@@ -26,22 +26,22 @@ const EXAMPLES: &str = "Examples:
 /// Draw tables, predictions and errors
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Plot {
+pub struct PowerPlotArgs {
     /// What is drawn
     #[arg(long, value_name = "WHAT")]
-    target_data: Target,
+    target_data: PlotTarget,
     /// Forms of the pictures: svg, png
     #[arg(long, value_name = "FORM", value_delimiter = ',', default_value = "svg,png")]
-    picture: Vec<Picture>,
+    picture: Vec<PictureFormat>,
     #[command(flatten)]
-    on: On,
+    on: EstimateInputArgs,
     #[command(flatten)]
-    paths: Paths,
+    paths: PathArgs,
 }
 
 /// What is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Target {
+enum PlotTarget {
     // Not doc comments: those would make `--help` twice as long.
     Preprocess,
     Estimate,
@@ -53,40 +53,43 @@ enum Target {
 
 /// A form of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Picture {
+enum PictureFormat {
     Svg,
     Png,
 }
 
-impl Plot {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let data = self.paths.data();
+impl PowerPlotArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let data = self.paths.data_folder();
         let figures = match self.target_data {
-            Target::Preprocess => self.preprocess(&data)?,
-            Target::Estimate => self.estimate(room, &data)?,
-            Target::Error => self.error(room, &data)?,
-            Target::Metadata => self.of_pipeline(room, &data, panels::metadata)?,
-            Target::PowerCurve => self.of_pipeline(room, &data, panels::power_curve)?,
+            PlotTarget::Preprocess => self.preprocess_figures(&data)?,
+            PlotTarget::Estimate => self.estimate_figures(room, &data)?,
+            PlotTarget::Error => self.error_figures(room, &data)?,
+            PlotTarget::Metadata => self.pipeline_figures(room, &data, panels::metadata_figure)?,
+            PlotTarget::PowerCurve => self.pipeline_figures(room, &data, panels::power_curve_figure)?,
         };
         if figures.is_empty() {
-            return Err(usage(format!("--target-data {}: nothing to draw", word(&self.target_data))));
+            return Err(usage_error(format!(
+                "--target-data {}: nothing to draw",
+                enum_word(&self.target_data)
+            )));
         }
         let mut files = Vec::new();
         for (name, figure) in &figures {
             for form in &self.picture {
-                let path = data.0.join(&self.paths.out).join(format!("{name}.{}", word(form)));
+                let path = data.0.join(&self.paths.out).join(format!("{name}.{}", enum_word(form)));
                 let bytes = match form {
-                    Picture::Svg => figure.svg().into_bytes(),
-                    Picture::Png => figure.png(),
+                    PictureFormat::Svg => figure.to_svg().into_bytes(),
+                    PictureFormat::Png => figure.to_png(),
                 };
-                files.push(data.write(&path, &bytes)?);
+                files.push(data.write_file(&path, &bytes)?);
             }
         }
-        say(room, &files)?;
-        Ok(Code::OK)
+        print_files(room, &files)?;
+        Ok(CliExitCode::OK)
     }
 
-    fn kind(&self) -> &'static str {
+    fn output_kind(&self) -> &'static str {
         match self.on.output_type {
             OutputType::AbsPower => "abs",
             OutputType::DynPower => "dyn",
@@ -94,27 +97,31 @@ impl Plot {
     }
 
     /// Tables of a response, or those that training kept.
-    fn preprocess(&self, data: &Data) -> anyhow::Result<Vec<(String, Figure)>> {
+    fn preprocess_figures(&self, data: &DataFolder) -> anyhow::Result<Vec<(String, PlotFigure)>> {
         let mut figures = Vec::new();
         if self.on.input.is_some() {
-            for table in self.on.tables(data)?.list {
-                let name =
-                    format!("preprocess_{}_{}_{}", self.kind(), table.source.name(), table.group.name());
+            for table in self.on.load_tables(data)?.list {
+                let name = format!(
+                    "preprocess_{}_{}_{}",
+                    self.output_kind(),
+                    table.source.name(),
+                    table.group.name()
+                );
                 figures.push((
                     name,
-                    panels::preprocess(table.source, table.group, self.on.output_type, &table.frame),
+                    panels::preprocess_figure(table.source, table.group, self.on.output_type, &table.frame),
                 ));
             }
             return Ok(figures);
         }
         let Some(pipeline) = &self.on.pipeline_name else {
-            return Err(usage(
+            return Err(usage_error(
                 "--target-data preprocess: want --pipeline-name, or --input with a query response",
             ));
         };
         let folder = data.0.join(pipeline).join("preprocessed_data");
         for source in &self.on.energy_source {
-            for group in metier_power::vocabulary::FeatureGroup::ALL {
+            for group in metier_power::kepler_terms::FeatureGroup::ALL {
                 if self.on.feature_group.is_some_and(|only| only != group) {
                     continue;
                 }
@@ -131,12 +138,12 @@ impl Plot {
                 if !folder.join(format!("{name}.csv")).is_file() {
                     continue;
                 }
-                let frame = Data(folder.clone()).table("--pipeline-name", &name)?;
-                figures.push((name, panels::preprocess(*source, group, self.on.output_type, &frame)));
+                let frame = DataFolder(folder.clone()).read_table("--pipeline-name", &name)?;
+                figures.push((name, panels::preprocess_figure(*source, group, self.on.output_type, &frame)));
             }
         }
         match figures.is_empty() {
-            true => Err(usage(format!(
+            true => Err(usage_error(format!(
                 "--pipeline-name {pipeline}: {} has no table for these flags",
                 folder.display()
             ))),
@@ -144,40 +151,48 @@ impl Plot {
         }
     }
 
-    fn estimate(&self, room: &Room, data: &Data) -> anyhow::Result<Vec<(String, Figure)>> {
-        self.tried(room, data, |source, all| {
+    fn estimate_figures(
+        &self,
+        room: &CommandContext,
+        data: &DataFolder,
+    ) -> anyhow::Result<Vec<(String, PlotFigure)>> {
+        self.assessed_figures(room, data, |source, all| {
             let (table, best) = all.first()?;
             let name = format!(
                 "estimate_{}_{}_{}_{}",
-                self.kind(),
+                self.output_kind(),
                 source.name(),
                 table.group.name(),
                 best.model.full_name
             );
-            Some((name, panels::estimate(source, self.on.output_type, table, best)))
+            Some((name, panels::estimate_figure(source, self.on.output_type, table, best)))
         })
     }
 
-    fn error(&self, room: &Room, data: &Data) -> anyhow::Result<Vec<(String, Figure)>> {
-        self.tried(room, data, |source, all| {
+    fn error_figures(
+        &self,
+        room: &CommandContext,
+        data: &DataFolder,
+    ) -> anyhow::Result<Vec<(String, PlotFigure)>> {
+        self.assessed_figures(room, data, |source, all| {
             (!all.is_empty()).then(|| {
-                let name = format!("error_{}_{}", self.kind(), source.name());
-                (name, panels::error(source, self.on.output_type, all))
+                let name = format!("error_{}_{}", self.output_kind(), source.name());
+                (name, panels::error_figure(source, self.on.output_type, all))
             })
         })
     }
 
-    fn tried(
+    fn assessed_figures(
         &self,
-        room: &Room,
-        data: &Data,
-        draw: impl Fn(Source, &[panels::Pair<'_>]) -> Option<(String, Figure)>,
-    ) -> anyhow::Result<Vec<(String, Figure)>> {
-        let tried = self.on.tried(room, data)?;
+        room: &CommandContext,
+        data: &DataFolder,
+        draw: impl Fn(EnergySource, &[panels::AssessedTable<'_>]) -> Option<(String, PlotFigure)>,
+    ) -> anyhow::Result<Vec<(String, PlotFigure)>> {
+        let tried = self.on.load_inputs(room, data)?;
         let mut warnings = tried.warnings.clone();
         let mut figures = Vec::new();
         for source in &self.on.energy_source {
-            let all = tried.of(*source, &self.on, &mut warnings);
+            let all = tried.assess_source(*source, &self.on, &mut warnings);
             figures.extend(draw(*source, &all));
         }
         for warning in warnings {
@@ -186,17 +201,17 @@ impl Plot {
         Ok(figures)
     }
 
-    fn of_pipeline(
+    fn pipeline_figures(
         &self,
-        room: &Room,
-        data: &Data,
-        draw: fn(&metier_power::pipeline::Pipeline, Source, OutputType) -> Option<Figure>,
-    ) -> anyhow::Result<Vec<(String, Figure)>> {
+        room: &CommandContext,
+        data: &DataFolder,
+        draw: fn(&metier_power::pipeline::PredictorPipeline, EnergySource, OutputType) -> Option<PlotFigure>,
+    ) -> anyhow::Result<Vec<(String, PlotFigure)>> {
         let mut figures = Vec::new();
-        for pipeline in self.on.pipelines(room, data)? {
+        for pipeline in self.on.load_pipelines(room, data)? {
             for source in &self.on.energy_source {
                 if let Some(figure) = draw(&pipeline, *source, self.on.output_type) {
-                    let (target, kind) = (word(&self.target_data), self.on.output_type.name());
+                    let (target, kind) = (enum_word(&self.target_data), self.on.output_type.name());
                     figures.push((format!("{}_{}_{kind}_{target}", pipeline.name, source.name()), figure));
                 }
             }
@@ -205,16 +220,15 @@ impl Plot {
     }
 }
 
-fn say(room: &Room, files: &[PathBuf]) -> anyhow::Result<()> {
+fn print_files(room: &CommandContext, files: &[PathBuf]) -> anyhow::Result<()> {
     let console = &room.console;
     let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let record = || json!({ "schema": "metier.power-plot/1", "files": names });
     match console.format {
-        Format::Json => console.data(|out| output::json(out, &record())),
-        Format::Yaml => console.data(|out| output::yaml(out, &record())),
-        Format::Csv => {
-            console.data(|out| output::csv(out, &["file"], names.iter().map(|name| vec![name.clone()])))
-        }
-        Format::Table => console.print(&format!("{}\n", names.join("\n"))),
+        DataFormat::Json => console.write_data(|out| output::write_json(out, &record())),
+        DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record())),
+        DataFormat::Csv => console
+            .write_data(|out| output::write_csv(out, &["file"], names.iter().map(|name| vec![name.clone()]))),
+        DataFormat::Table => console.print(&format!("{}\n", names.join("\n"))),
     }
 }

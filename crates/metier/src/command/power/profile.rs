@@ -2,15 +2,15 @@
 
 use clap::Args;
 use metier_power::node::MachineSpec;
-use metier_power::profile::Idle;
+use metier_power::profile::IdleProfile;
 use metier_power::training;
 use serde_json::Value;
 
-use super::extract::short;
-use super::flags::{Paths, Which};
-use crate::command::Room;
-use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Table};
+use super::extract::short_number;
+use super::shared_args::{MachineArgs, PathArgs};
+use crate::command::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, TableCell, TextTable};
 
 const EXAMPLES: &str = "Examples:
   metier power profile -i idle -o node1                 profile_node1.json, and profile/<source>.json as Kepler's profiler writes it
@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 /// Profile a node from a query response of its idle time
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Profile {
+pub struct PowerProfileArgs {
     /// Query response of the idle machine: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     input: String,
@@ -28,17 +28,18 @@ pub struct Profile {
     #[arg(short, long, value_name = "NAME")]
     pipeline_name: Option<String>,
     #[command(flatten)]
-    which: Which,
+    which: MachineArgs,
     #[command(flatten)]
-    paths: Paths,
+    paths: PathArgs,
 }
 
-impl Profile {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let data = self.paths.data();
-        let response = data.response("--input", &self.input)?;
-        let idle = Idle::of(&response).map_err(|error| usage(format!("--input {}: {error}", self.input)))?;
-        let machine = self.which.machine(&data)?;
+impl PowerProfileArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let data = self.paths.data_folder();
+        let response = data.read_response("--input", &self.input)?;
+        let idle = IdleProfile::of(&response)
+            .map_err(|error| usage_error(format!("--input {}: {error}", self.input)))?;
+        let machine = self.which.load_machine(&data)?;
         let folder = self.pipeline_name.as_ref().map_or_else(|| data.0.clone(), |name| data.0.join(name));
         let node_type = match &self.pipeline_name {
             Some(_) => training::join(&folder, machine.as_ref())?,
@@ -47,29 +48,30 @@ impl Profile {
         for (source, profile) in &idle.levels {
             let path = folder.join("profile").join(format!("{}.json", source.name()));
             let before = std::fs::read(&path).unwrap_or_default();
-            data.write(&path, profile.added_to(&before, node_type).to_string().as_bytes())?;
+            data.write_file(&path, profile.added_to(&before, node_type).to_string().as_bytes())?;
         }
         let spec: Option<MachineSpec> = machine.map(|machine| machine.spec);
         let file = idle.to_json(node_type, spec)?;
         let stem = self.paths.out.strip_suffix(".json").unwrap_or(&self.paths.out);
-        let to = data.write(&data.path(&format!("profile_{stem}"), "json"), file.to_string().as_bytes())?;
+        let to = data
+            .write_file(&data.file_path(&format!("profile_{stem}"), "json"), file.to_string().as_bytes())?;
         room.console.note(format!(
             "{} rows over {} s of node type {node_type}: {}",
             idle.rows,
             idle.seconds,
             to.display()
         ));
-        show(room, &idle, &file)?;
-        Ok(Code::OK)
+        print_profile(room, &idle, &file)?;
+        Ok(CliExitCode::OK)
     }
 }
 
-fn show(room: &Room, idle: &Idle, file: &Value) -> anyhow::Result<()> {
+fn print_profile(room: &CommandContext, idle: &IdleProfile, file: &Value) -> anyhow::Result<()> {
     let console = &room.console;
     match console.format {
-        Format::Json => console.data(|out| output::json(out, file)),
-        Format::Yaml => console.data(|out| output::yaml(out, file)),
-        Format::Csv => {
+        DataFormat::Json => console.write_data(|out| output::write_json(out, file)),
+        DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, file)),
+        DataFormat::Csv => {
             let header = ["what", "name", "min", "max", "mean", "deviation"];
             let levels = idle.levels.iter().flat_map(|(source, profile)| {
                 profile.0.iter().map(|(component, level)| {
@@ -85,27 +87,27 @@ fn show(room: &Room, idle: &Idle, file: &Value) -> anyhow::Result<()> {
                 row.extend(numbers.map(|number| number.to_string()));
                 row
             });
-            console.data(|out| output::csv(out, &header, levels.chain(features)))
+            console.write_data(|out| output::write_csv(out, &header, levels.chain(features)))
         }
-        Format::Table => {
-            let mut power = Table::with_header(&["SOURCE", "COMPONENT", "LEAST W", "MOST W"]);
+        DataFormat::Table => {
+            let mut power = TextTable::with_header(&["SOURCE", "COMPONENT", "LEAST W", "MOST W"]);
             for (source, profile) in &idle.levels {
                 for (component, level) in &profile.0 {
-                    power.row(vec![
-                        Cell::text(source.name()),
-                        Cell::text(component.name()),
-                        Cell::number(short(level.min_watt)),
-                        Cell::number(short(level.max_watt)),
+                    power.add_row(vec![
+                        TableCell::text(source.name()),
+                        TableCell::text(component.name()),
+                        TableCell::number(short_number(level.min_watt)),
+                        TableCell::number(short_number(level.max_watt)),
                     ]);
                 }
             }
             let mut features =
-                Table::with_header(&["FEATURE, A SECOND", "LEAST", "MOST", "MEAN", "DEVIATION"]);
+                TextTable::with_header(&["FEATURE, A SECOND", "LEAST", "MOST", "MEAN", "DEVIATION"]);
             for (name, scaler) in &idle.scalers {
                 let numbers = [scaler.min, scaler.max, scaler.mean, scaler.deviation];
-                let mut row = vec![Cell::text(name)];
-                row.extend(numbers.map(|number| Cell::number(short(number))));
-                features.row(row);
+                let mut row = vec![TableCell::text(name)];
+                row.extend(numbers.map(|number| TableCell::number(short_number(number))));
+                features.add_row(row);
             }
             let names: Vec<&str> = idle.background.iter().map(String::as_str).collect();
             let background = format!("background: {} containers: {}\n", names.len(), names.join(", "));

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use metier_power::query::{self, Benchmark, Kept, Question, Span};
-use metier_prom::query::{Blocking, Credentials, Endpoint};
-use metier_types::Timestamp;
+use metier_power::query::{self, BenchmarkTimes, KeplerQuery, ResumableQuery, TimeSpan};
+use metier_prom::query::{BlockingClient, PromCredentials, PromEndpoint};
+use metier_types::UtcTimestamp;
 use serde_json::json;
 
-use super::files::Data;
-use super::flags::Paths;
+use super::power_files::DataFolder;
+use super::shared_args::PathArgs;
 use super::validate;
-use crate::command::{Room, up};
-use crate::exit::{Code, usage};
+use crate::command::{CommandContext, up};
+use crate::exit::{CliExitCode, usage_error};
 
 const EXAMPLES: &str = "Examples:
   metier power query -s http://127.0.0.1:9090 -o kepler_query --id node1                the last 300 s
@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
 /// Save Kepler's series of a time, from Prometheus
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Query {
+pub struct PowerQueryArgs {
     /// Prometheus [PROM_SERVER; default http://localhost:9090]
     #[arg(short, long, value_name = "URL")]
     server: Option<String>,
@@ -56,7 +56,7 @@ pub struct Query {
     #[arg(long, value_name = "PART", default_value = "kepler_")]
     metric_prefix: String,
     /// Only series with that label, as instance=node1; can be repeated
-    #[arg(long, value_name = "LABEL=VALUE", value_parser = crate::command::serve::label)]
+    #[arg(long, value_name = "LABEL=VALUE", value_parser = crate::command::serve::parse_label)]
     only: Vec<(String, String)>,
     /// Save each metric as `NAME_csv/METRIC.csv` too
     #[arg(long)]
@@ -68,101 +68,107 @@ pub struct Query {
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     #[command(flatten)]
-    paths: Paths,
+    paths: PathArgs,
 }
 
 fn from_environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-fn seconds(flag: &str, given: Option<u64>, variable: &str, default: u64) -> anyhow::Result<u64> {
+fn seconds_setting(flag: &str, given: Option<u64>, variable: &str, default: u64) -> anyhow::Result<u64> {
     let value = match (given, from_environment(variable)) {
         (Some(value), _) => value,
-        (None, Some(text)) => {
-            text.trim().parse().map_err(|_| usage(format!("{variable} is {text:?}; want whole seconds")))?
-        }
+        (None, Some(text)) => text
+            .trim()
+            .parse()
+            .map_err(|_| usage_error(format!("{variable} is {text:?}; want whole seconds")))?,
         (None, None) => default,
     };
     match value {
-        0 => Err(usage(format!("{flag} is 0; want at least 1 second"))),
+        0 => Err(usage_error(format!("{flag} is 0; want at least 1 second"))),
         value => Ok(value),
     }
 }
 
-impl Query {
+impl PowerQueryArgs {
     /// Asks, for these metrics too.
-    pub fn run(&self, room: &Room, others: Vec<String>) -> anyhow::Result<Code> {
-        let data = self.paths.data();
+    pub fn run(&self, room: &CommandContext, others: Vec<String>) -> anyhow::Result<CliExitCode> {
+        let data = self.paths.data_folder();
         let server = self.server.clone().or_else(|| from_environment("PROM_SERVER"));
         let server = server.unwrap_or_else(|| "http://localhost:9090".to_string());
-        let mut endpoint: Endpoint = server.parse().map_err(|error| usage(format!("--server: {error}")))?;
+        let mut endpoint: PromEndpoint =
+            server.parse().map_err(|error| usage_error(format!("--server: {error}")))?;
         endpoint.authority.clone_from(&self.prometheus_ca);
         if let Some(path) = &self.prometheus_token_file {
-            endpoint.credentials = Credentials::Bearer(up::read_token(path)?);
+            endpoint.credentials = PromCredentials::Bearer(up::read_token(path)?);
         }
         endpoint.accept_any_certificate = self.prometheus_insecure
             || from_environment("PROM_SSL_DISABLE").is_some_and(|value| value.trim() == "true");
-        let step = Duration::from_secs(seconds("--step", self.step, "PROM_QUERY_STEP", 3)?);
-        let interval = seconds("--interval", self.interval, "PROM_QUERY_INTERVAL", 300)?;
-        let span = self.span(&data, interval)?;
+        let step = Duration::from_secs(seconds_setting("--step", self.step, "PROM_QUERY_STEP", 3)?);
+        let interval = seconds_setting("--interval", self.interval, "PROM_QUERY_INTERVAL", 300)?;
+        let span = self.query_span(&data, interval)?;
         let stem = self.paths.out.strip_suffix(".json").unwrap_or(&self.paths.out);
         let asked = json!({
             "server": endpoint.to_string(), "prefix": self.metric_prefix, "others": others, "step": step.as_secs(),
             "only": self.only, "input": self.input, "start_time": self.start_time, "end_time": self.end_time, "interval": interval,
         });
         let folder = data.0.join(format!("{stem}.parts"));
-        let (kept, held) =
-            Kept::open(&folder, &json!({ "asked": asked, "times": span.to_json() }), |before| {
+        let (query, held) =
+            ResumableQuery::open(&folder, &json!({ "asked": asked, "times": span.to_json() }), |before| {
                 before["asked"] == asked && before["times"].is_object()
             })?;
         // What was begun keeps its times: "the last 300 s" are those of then.
-        let span = Benchmark::read(held["times"].to_string().as_bytes())?.span.unwrap_or(span);
+        let span = BenchmarkTimes::read(held["times"].to_string().as_bytes())?.span.unwrap_or(span);
         let only = self.only.clone();
-        let question = Question { prefix: self.metric_prefix.clone(), others, span, step, only };
-        let client = Blocking::new(endpoint)?;
-        let names = match ask(&client, async |client| query::names(client, &question).await) {
+        let question = KeplerQuery { prefix: self.metric_prefix.clone(), others, span, step, only };
+        let client = BlockingClient::new(endpoint)?;
+        let names = match ask_prometheus(&client, async |client| query::names(client, &question).await) {
             Ok(names) => names,
             Err(error) => {
-                kept.leave()?;
+                query.discard_if_empty()?;
                 return Err(error);
             }
         };
-        let there = names.iter().filter(|name| kept.has(name)).count();
+        let there = names.iter().filter(|name| query.has(name)).count();
         if there > 0 {
             room.console
                 .note(format!("metier: going on: {there} of {} metrics are here already", names.len()));
         }
         let mut nodes = BTreeSet::new();
-        let steps = room.console.steps(names.len() as u64, "metrics", "saved");
+        let steps = room.console.step_progress(names.len() as u64, "metrics", "saved");
         for name in &names {
-            if !kept.has(name) {
-                let series = ask(&client, async |client| query::metric(client, name, &question).await);
+            if !query.has(name) {
+                let series =
+                    ask_prometheus(&client, async |client| query::metric(client, name, &question).await);
                 match series {
                     Ok(series) => {
                         let instances = series.iter().filter_map(|one| one.metric.label("instance"));
                         nodes.extend(instances.filter(|_| query::is_energy(name)).map(str::to_string));
-                        kept.put(name, &query::value(&series))?;
+                        query.put(name, &query::value(&series))?;
                     }
                     Err(error) => {
-                        kept.leave()?;
+                        query.discard_if_empty()?;
                         return Err(error);
                     }
                 }
             }
-            steps.one();
+            steps.advance();
         }
-        steps.end();
-        let to = data.path(stem, "json");
-        kept.finish(&names, &to)?;
-        self.beside(room, &data, stem, span)?;
-        let response = data.response("--out", stem)?;
-        let rows = metier_power::validate::count(&response, &[]);
-        data.write(&data.path(&format!("{stem}_validate_result"), "csv"), &validate::csv(&rows)?)?;
+        steps.finish();
+        let to = data.file_path(stem, "json");
+        query.finish(&names, &to)?;
+        self.write_benchmark_and_machine(room, &data, stem, span)?;
+        let response = data.read_response("--out", stem)?;
+        let rows = metier_power::response_counts::count(&response, &[]);
+        data.write_file(
+            &data.file_path(&format!("{stem}_validate_result"), "csv"),
+            &validate::rows_as_csv(&rows)?,
+        )?;
         if self.to_csv {
             for (name, list) in &response.0 {
-                data.write(
+                data.write_file(
                     &data.0.join(format!("{stem}_csv")).join(format!("{name}.csv")),
-                    &table(name, list)?,
+                    &metric_csv(name, list)?,
                 )?;
             }
         }
@@ -182,40 +188,48 @@ impl Query {
                 names[0]
             ));
         }
-        validate::show(room, &rows)?;
-        Ok(Code::OK)
+        validate::print_rows(room, &rows)?;
+        Ok(CliExitCode::OK)
     }
 
     /// From when to when: the input's times, else start and end, else the last interval.
-    fn span(&self, data: &Data, interval: u64) -> anyhow::Result<Span> {
+    fn query_span(&self, data: &DataFolder, interval: u64) -> anyhow::Result<TimeSpan> {
         if let Some(name) = &self.input {
-            let (path, text) = data.read("--input", name, "json")?;
-            let wrong = |why: String| usage(format!("--input {}: {why}", path.display()));
-            let read = Benchmark::read(&text).map_err(|error| wrong(error.to_string()))?;
+            let (path, text) = data.read_file("--input", name, "json")?;
+            let wrong = |why: String| usage_error(format!("--input {}: {why}", path.display()));
+            let read = BenchmarkTimes::read(&text).map_err(|error| wrong(error.to_string()))?;
             return read.span.ok_or_else(|| wrong("has no times".to_string()));
         }
         if let (Some(start), Some(end)) = (&self.start_time, &self.end_time) {
             let of = |flag: &str, text: &str| {
-                query::time("time", text).map_err(|error| usage(format!("{flag}: {error}")))
+                query::time("time", text).map_err(|error| usage_error(format!("{flag}: {error}")))
             };
-            let span = Span { start: of("--start-time", start)?, end: of("--end-time", end)? };
+            let span = TimeSpan { start: of("--start-time", start)?, end: of("--end-time", end)? };
             return match span.start < span.end {
                 true => Ok(span),
-                false => Err(usage(format!("--end-time is {end}; want one after --start-time {start}"))),
+                false => {
+                    Err(usage_error(format!("--end-time is {end}; want one after --start-time {start}")))
+                }
             };
         }
-        let now = Timestamp::from_second(Timestamp::now().as_second())?;
-        Ok(Span { start: now.checked_sub(Duration::from_secs(interval))?, end: now })
+        let now = UtcTimestamp::from_second(UtcTimestamp::now().as_second())?;
+        Ok(TimeSpan { start: now.checked_sub(Duration::from_secs(interval))?, end: now })
     }
 
     /// The times and the machine.
-    fn beside(&self, room: &Room, data: &Data, stem: &str, span: Span) -> anyhow::Result<()> {
+    fn write_benchmark_and_machine(
+        &self,
+        room: &CommandContext,
+        data: &DataFolder,
+        stem: &str,
+        span: TimeSpan,
+    ) -> anyhow::Result<()> {
         if let Some(name) = &self.benchmark {
-            data.write(&data.path(name, "json"), span.to_json().to_string().as_bytes())?;
+            data.write_file(&data.file_path(name, "json"), span.to_json().to_string().as_bytes())?;
         }
         if let Some(id) = &self.id {
-            let path = data.spec(id)?;
-            data.write(&path, super::node::this()?.as_bytes())?;
+            let path = data.machine_spec_path(id)?;
+            data.write_file(&path, super::node::discover_machine_json()?.as_bytes())?;
             room.console
                 .note(format!("who this machine is: {}; see that {stem} is of the same", path.display()));
         }
@@ -224,12 +238,12 @@ impl Query {
 }
 
 /// Asks, and says errors of ours as ours.
-fn ask<T>(
-    client: &Blocking,
-    question: impl AsyncFnOnce(&metier_prom::query::Client) -> Result<T, metier_power::Error>,
+fn ask_prometheus<T>(
+    client: &BlockingClient,
+    question: impl AsyncFnOnce(&metier_prom::query::PromClient) -> Result<T, metier_power::Error>,
 ) -> anyhow::Result<T> {
     let mut own = None;
-    let answer = client.ask(async |client| {
+    let answer = client.block_on(async |client| {
         own = Some(question(client).await);
         Ok(())
     });
@@ -240,7 +254,7 @@ fn ask<T>(
 }
 
 /// A metric as a table: labels, time, value.
-fn table(name: &str, list: &[metier_power::response::Series]) -> anyhow::Result<Vec<u8>> {
+fn metric_csv(name: &str, list: &[metier_power::response::KeplerSeries]) -> anyhow::Result<Vec<u8>> {
     let mut labels: Vec<&str> =
         list.iter().flat_map(|series| series.labels.labels().map(|(name, _)| name)).collect();
     labels.sort_unstable();

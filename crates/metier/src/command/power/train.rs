@@ -4,16 +4,18 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use clap::Args;
-use metier_power::trainers::HeldOut;
-use metier_power::training::{self, Known, Outcome, Plan, Step, Tables};
-use metier_power::vocabulary::{FeatureGroup, OutputType, Source, Trainer};
-use metier_types::Timestamp;
+use metier_power::kepler_terms::{EnergySource, FeatureGroup, OutputType, PowerTrainer};
+use metier_power::trainers::ComponentHeldOut;
+use metier_power::training::{
+    self, PipelinePlan, PowerTables, TrainingKnowledge, TrainingOutcome, TrainingStep,
+};
+use metier_types::UtcTimestamp;
 use serde_json::{Value, json};
 
-use super::flags::{self, Isolation, Paths, Rows, Which};
-use crate::command::Room;
-use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table, plain};
+use super::shared_args::{self, IsolationArgs, MachineArgs, PathArgs, RowArgs};
+use crate::command::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, StreamPaint, TableCell, TextTable, csv_cell};
 
 const EXAMPLES: &str = "Examples:
   metier power train -i kepler_query -p mine --id node1                             every group and all ten trainers, into mine/ and mine.zip
@@ -22,45 +24,45 @@ const EXAMPLES: &str = "Examples:
 The same command goes on where it was broken off, and learns again only from rows that are new.";
 
 /// The pipeline's name where none is given, as the original has it.
-const PIPELINE: &str = "std_v0.7.11";
+const DEFAULT_PIPELINE: &str = "std_v0.7.11";
 
 /// Learn a pipeline from query responses: every source, group and trainer
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Train {
+pub struct PowerTrainArgs {
     /// Query responses; the rows of several are learned from together
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', required = true)]
     input: Vec<String>,
     /// Name of the pipeline, which becomes a folder and a zip
-    #[arg(short, long, value_name = "NAME", default_value = PIPELINE)]
+    #[arg(short, long, value_name = "NAME", default_value = DEFAULT_PIPELINE)]
     pipeline_name: String,
     /// Where energy was read
-    #[arg(short, long, value_name = "SOURCE", value_delimiter = ',', default_value = "rapl-sysfs", value_parser = flags::source)]
-    energy_source: Vec<Source>,
+    #[arg(short, long, value_name = "SOURCE", value_delimiter = ',', default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
+    energy_source: Vec<EnergySource>,
     /// Only these groups [default: all that the response has all metrics of]
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     feature_group: Vec<FeatureGroup>,
     /// Who learns power with idle [default: all ten of Kepler; `auto` is ours]
-    #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = flags::trainer)]
-    abs_trainers: Option<Vec<Trainer>>,
+    #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
+    abs_trainers: Option<Vec<PowerTrainer>>,
     /// Who learns power without idle [default: all ten of Kepler]
-    #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = flags::trainer)]
-    dyn_trainers: Option<Vec<Trainer>>,
+    #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
+    dyn_trainers: Option<Vec<PowerTrainer>>,
     #[command(flatten)]
-    rows: Rows,
+    rows: RowArgs,
     #[command(flatten)]
-    isolation: Isolation,
+    isolation: IsolationArgs,
     #[command(flatten)]
-    which: Which,
+    which: MachineArgs,
     #[command(flatten)]
-    learning: Learning,
+    learning: LearningArgs,
     #[command(flatten)]
-    paths: Paths,
+    paths: PathArgs,
 }
 
 /// How learning is done.
 #[derive(Debug, Args)]
-struct Learning {
+struct LearningArgs {
     /// How many learn at once [default: as many as there are cores]
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     threads: usize,
@@ -69,25 +71,25 @@ struct Learning {
     hold_out_rows: bool,
 }
 
-impl Learning {
-    fn apply(&self, plan: &mut Plan) {
+impl LearningArgs {
+    fn apply(&self, plan: &mut PipelinePlan) {
         plan.threads = self.threads;
         if self.hold_out_rows {
-            plan.validation = metier_power::trainers::Validation::Rows;
+            plan.validation = metier_power::trainers::HoldOutMethod::Rows;
         }
     }
 }
 
-impl Train {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let data = self.paths.data();
-        let responses = self.input.iter().map(|name| data.response("--input", name));
+impl PowerTrainArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let data = self.paths.data_folder();
+        let responses = self.input.iter().map(|name| data.read_response("--input", name));
         let responses: Vec<_> = responses.collect::<Result<_, _>>()?;
-        let idle = self.isolation.idle(&data)?;
-        let judges = self.isolation.judges(&data)?;
-        let machine = self.which.machine(&data)?;
-        let every = || Trainer::KEPLER.to_vec();
-        let mut plan = Plan {
+        let idle = self.isolation.load_idle(&data)?;
+        let judges = self.isolation.load_abs_pipeline(&data)?;
+        let machine = self.which.load_machine(&data)?;
+        let every = || PowerTrainer::KEPLER.to_vec();
+        let mut plan = PipelinePlan {
             extractor: self.rows.extractor,
             isolator: self.isolation.isolator,
             hints: self.isolation.hints(),
@@ -97,11 +99,11 @@ impl Train {
             dyn_trainers: self.dyn_trainers.clone().unwrap_or_else(every),
             vm: self.rows.vm_train,
             machine,
-            ..Plan::new(&self.pipeline_name, Timestamp::now())
+            ..PipelinePlan::new(&self.pipeline_name, UtcTimestamp::now())
         };
         self.learning.apply(&mut plan);
-        plan.check().map_err(|error| usage(error.to_string()))?;
-        let known = Known { idle: idle.as_ref(), judges: judges.as_ref() };
+        plan.check().map_err(|error| usage_error(error.to_string()))?;
+        let known = TrainingKnowledge { idle: idle.as_ref(), judges: judges.as_ref() };
         let outcome = with_progress(room, |progress| {
             training::train_from_responses(&responses, known, &plan, &data.0, progress)
         })?;
@@ -110,29 +112,29 @@ impl Train {
         }
         let arguments = json!({
             "input": self.input, "pipeline_name": plan.name, "extractor": plan.extractor.name(), "isolator": plan.isolator.name(),
-            "energy_source": plan.sources.iter().map(|one| one.name()).collect::<Vec<_>>(),
-            "abs_trainers": plan.abs_trainers.iter().map(|one| one.name()).collect::<Vec<_>>(),
-            "dyn_trainers": plan.dyn_trainers.iter().map(|one| one.name()).collect::<Vec<_>>(),
+            "energy_source": plan.sources.iter().map(|source| source.name()).collect::<Vec<_>>(),
+            "abs_trainers": plan.abs_trainers.iter().map(|trainer| trainer.name()).collect::<Vec<_>>(),
+            "dyn_trainers": plan.dyn_trainers.iter().map(|trainer| trainer.name()).collect::<Vec<_>>(),
             "id": self.which.id, "vm_train": plan.vm,
         });
-        data.write(&outcome.folder.join("train_arguments.json"), arguments.to_string().as_bytes())?;
-        finish(room, &outcome)
+        data.write_file(&outcome.folder.join("train_arguments.json"), arguments.to_string().as_bytes())?;
+        pack_and_print(room, &outcome)
     }
 }
 
 /// Learn predictors of one group from one table
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct FromData {
+pub struct TrainTableArgs {
     /// Table of `extract` or `isolate`: `NAME` or `NAME.csv`
     #[arg(short, long, value_name = "NAME")]
     input: String,
     /// Name of the pipeline, which becomes a folder and a zip
-    #[arg(short, long, value_name = "NAME", default_value = PIPELINE)]
+    #[arg(short, long, value_name = "NAME", default_value = DEFAULT_PIPELINE)]
     pipeline_name: String,
     /// Where energy was read
-    #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = flags::source)]
-    energy_source: Source,
+    #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
+    energy_source: EnergySource,
     /// Which features [default: those of the table]
     #[arg(long, value_name = "GROUP")]
     feature_group: Option<FeatureGroup>,
@@ -140,69 +142,71 @@ pub struct FromData {
     #[arg(long, value_name = "TYPE", default_value = "AbsPower")]
     output_type: OutputType,
     /// Who learns
-    #[arg(long, value_name = "TRAINER", value_delimiter = ',', default_value = "XgboostFitTrainer", value_parser = flags::trainer)]
-    trainers: Vec<Trainer>,
+    #[arg(long, value_name = "TRAINER", value_delimiter = ',', default_value = "XgboostFitTrainer", value_parser = shared_args::parse_trainer)]
+    trainers: Vec<PowerTrainer>,
     #[command(flatten)]
-    which: Which,
+    which: MachineArgs,
     #[command(flatten)]
-    learning: Learning,
+    learning: LearningArgs,
     #[command(flatten)]
-    paths: Paths,
+    paths: PathArgs,
 }
 
-impl FromData {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let data = self.paths.data();
-        let frame = data.table("--input", &self.input)?;
-        let group = flags::group_of(&frame, self.feature_group, &self.input)?;
+impl TrainTableArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let data = self.paths.data_folder();
+        let frame = data.read_table("--input", &self.input)?;
+        let group = shared_args::choose_group(&frame, self.feature_group, &self.input)?;
         training::check(&frame, self.energy_source, group)
-            .map_err(|error| usage(format!("--input {}: {error}", self.input)))?;
-        let mut plan = Plan {
+            .map_err(|error| usage_error(format!("--input {}: {error}", self.input)))?;
+        let mut plan = PipelinePlan {
             sources: vec![self.energy_source],
             groups: vec![group],
             abs_trainers: Vec::new(),
             dyn_trainers: Vec::new(),
-            machine: self.which.machine(&data)?,
-            ..Plan::new(&self.pipeline_name, Timestamp::now())
+            machine: self.which.load_machine(&data)?,
+            ..PipelinePlan::new(&self.pipeline_name, UtcTimestamp::now())
         };
         match self.output_type {
             OutputType::AbsPower => plan.abs_trainers = self.trainers.clone(),
             OutputType::DynPower => plan.dyn_trainers = self.trainers.clone(),
         }
         self.learning.apply(&mut plan);
-        plan.check().map_err(|error| usage(error.to_string()))?;
+        plan.check().map_err(|error| usage_error(error.to_string()))?;
         let mut table =
-            training::Table { source: self.energy_source, output_type: self.output_type, group, frame };
+            training::PowerTable { source: self.energy_source, output_type: self.output_type, group, frame };
         if plan.machine.is_some() {
             let node_type = training::join(&data.0.join(&plan.name), plan.machine.as_ref())?;
             let rows = table.frame.len();
             table.frame.set("node_type", vec![f64::from(node_type); rows])?;
         }
-        let tables = Tables { list: vec![table], warnings: Vec::new() };
+        let tables = PowerTables { list: vec![table], warnings: Vec::new() };
         let outcome =
             with_progress(room, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
-        finish(room, &outcome)
+        pack_and_print(room, &outcome)
     }
 }
 
 /// Learns with a bar.
 pub fn with_progress<T>(
-    room: &Room,
-    learn: impl FnOnce(&mut dyn FnMut(Step<'_>) -> ControlFlow<()>) -> Result<T, metier_power::Error>,
+    room: &CommandContext,
+    learn: impl FnOnce(&mut dyn FnMut(TrainingStep<'_>) -> ControlFlow<()>) -> Result<T, metier_power::Error>,
 ) -> anyhow::Result<T> {
     let mut steps = None;
     let learned = learn(&mut |step| {
-        steps.get_or_insert_with(|| room.console.steps(step.of as u64, "predictors", "learned")).one();
+        steps
+            .get_or_insert_with(|| room.console.step_progress(step.of as u64, "predictors", "learned"))
+            .advance();
         ControlFlow::Continue(())
     });
     if let Some(steps) = steps {
-        steps.end();
+        steps.finish();
     }
     Ok(learned?)
 }
 
 /// Packs the pipeline and says what was learned.
-pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
+pub fn pack_and_print(room: &CommandContext, outcome: &TrainingOutcome) -> anyhow::Result<CliExitCode> {
     let mut zip = outcome.folder.as_os_str().to_owned();
     zip.push(".zip");
     let zip = Path::new(&zip);
@@ -211,16 +215,20 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
         room.console.warn(warning);
     }
     // The pipeline is whole without a store.
-    match room.writable_store().and_then(super::recorder) {
+    match room.writable_store().and_then(super::pipeline_recorder) {
         Ok(recorder) => recorder.record_aside(&outcome.folder),
         Err(error) => room.console.warn(format!("`metier predictors` does not list it: {error}")),
     }
     let console = &room.console;
     let entries = &outcome.entries;
     match console.format {
-        Format::Json => console.data(|out| output::json(out, &record(outcome, zip)))?,
-        Format::Yaml => console.data(|out| output::yaml(out, &record(outcome, zip)))?,
-        Format::Csv => {
+        DataFormat::Json => {
+            console.write_data(|out| output::write_json(out, &outcome_record(outcome, zip)))?
+        }
+        DataFormat::Yaml => {
+            console.write_data(|out| output::write_yaml(out, &outcome_record(outcome, zip)))?
+        }
+        DataFormat::Csv => {
             let header = [
                 "source",
                 "output_type",
@@ -233,7 +241,7 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
                 "mape",
                 "coverage",
             ];
-            let row = |entry: &training::Entry, one: &HeldOut| {
+            let row = |entry: &training::TrainedEntry, component_held_out: &ComponentHeldOut| {
                 vec![
                     entry.source.name().to_string(),
                     entry.output_type.name().to_string(),
@@ -241,17 +249,17 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
                     entry.name.to_string(),
                     entry.state.name().to_string(),
                     entry.rows.to_string(),
-                    one.component.name().to_string(),
-                    one.mae.to_string(),
-                    plain(one.mape.map(|ratio| ratio * 100.0)),
-                    plain(one.coverage),
+                    component_held_out.component.name().to_string(),
+                    component_held_out.mae.to_string(),
+                    csv_cell(component_held_out.mape.map(|ratio| ratio * 100.0)),
+                    csv_cell(component_held_out.coverage),
                 ]
             };
-            let rows = entries.iter().flat_map(|entry| entry.held_out.iter().map(move |one| row(entry, one)));
-            console.data(|out| output::csv(out, &header, rows))?;
+            let rows = entries.iter().flat_map(|entry| entry.held_out.iter().map(move |out| row(entry, out)));
+            console.write_data(|out| output::write_csv(out, &header, rows))?;
         }
-        Format::Table => {
-            let mut table = Table::with_header(&[
+        DataFormat::Table => {
+            let mut table = TextTable::with_header(&[
                 "SOURCE",
                 "TYPE",
                 "FEATURES",
@@ -264,32 +272,32 @@ pub fn finish(room: &Room, outcome: &Outcome) -> anyhow::Result<Code> {
                 "STATE",
             ]);
             // A line for each component, the worst first: no figure is of another component than its line says.
-            for (entry, one) in
-                entries.iter().flat_map(|entry| entry.held_out.iter().map(move |one| (entry, one)))
-            {
-                table.row(vec![
-                    Cell::text(entry.source.name()),
-                    Cell::text(entry.output_type.name()),
-                    Cell::text(entry.group.name()),
-                    Cell::text(entry.name.to_string()),
-                    Cell::text(one.component.name()),
-                    Cell::number(format!("{:.2} W", one.mae)),
-                    Cell::quantity(one.mape.map(|ratio| format!("{:.2} %", ratio * 100.0))),
-                    Cell::quantity(one.coverage.map(|share| format!("{:.1} %", share * 100.0))),
-                    Cell::number(entry.rows.to_string()),
-                    Cell::text(entry.state.name()).styled(Paint::dim),
+            for (entry, out) in entries.iter().flat_map(|entry| {
+                entry.held_out.iter().map(move |component_held_out| (entry, component_held_out))
+            }) {
+                table.add_row(vec![
+                    TableCell::text(entry.source.name()),
+                    TableCell::text(entry.output_type.name()),
+                    TableCell::text(entry.group.name()),
+                    TableCell::text(entry.name.to_string()),
+                    TableCell::text(out.component.name()),
+                    TableCell::number(format!("{:.2} W", out.mae)),
+                    TableCell::quantity(out.mape.map(|ratio| format!("{:.2} %", ratio * 100.0))),
+                    TableCell::quantity(out.coverage.map(|share| format!("{:.1} %", share * 100.0))),
+                    TableCell::number(entry.rows.to_string()),
+                    TableCell::text(entry.state.name()).styled(StreamPaint::dim),
                 ]);
             }
             console.print(&table.render(console.paint))?;
             console.note(format!("{} and {}", outcome.folder.display(), zip.display()));
         }
     }
-    Ok(Code::OK)
+    Ok(CliExitCode::OK)
 }
 
-fn record(outcome: &Outcome, zip: &Path) -> Value {
+fn outcome_record(outcome: &TrainingOutcome, zip: &Path) -> Value {
     json!({
         "schema": "metier.power-training/1", "folder": outcome.folder.display().to_string(), "zip": zip.display().to_string(),
-        "predictors": outcome.entries.iter().map(training::Entry::record).collect::<Vec<_>>(), "warnings": outcome.warnings,
+        "predictors": outcome.entries.iter().map(training::TrainedEntry::record).collect::<Vec<_>>(), "warnings": outcome.warnings,
     })
 }

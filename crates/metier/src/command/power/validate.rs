@@ -1,15 +1,15 @@
 //! `metier power validate`: how much a query response holds.
 
 use clap::Args;
-use metier_power::query::Benchmark;
-use metier_power::validate::{Row, count};
+use metier_power::query::BenchmarkTimes;
+use metier_power::response_counts::{MetricCountRow, count};
 use serde_json::json;
 
-use super::extract::short;
-use super::flags::Paths;
-use crate::command::Room;
-use crate::exit::{Code, usage};
-use crate::output::{self, Cell, Format, Paint, Table};
+use super::extract::short_number;
+use super::shared_args::PathArgs;
+use crate::command::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::{self, DataFormat, StreamPaint, TableCell, TextTable};
 
 const EXAMPLES: &str = "Examples:
   metier power validate -i kepler_query                          samples of each metric
@@ -18,7 +18,7 @@ const EXAMPLES: &str = "Examples:
 /// Count what a query response holds
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
-pub struct Validate {
+pub struct PowerValidateArgs {
     /// Query response: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     input: String,
@@ -29,31 +29,31 @@ pub struct Validate {
     #[arg(long, value_name = "PART", value_delimiter = ',', requires = "benchmark")]
     scenario: Vec<String>,
     #[command(flatten)]
-    paths: Paths,
+    paths: PathArgs,
 }
 
-const HEADER: [&str; 6] = ["pod", "scenarioID", "query", "count", ">0", "total"];
+const CSV_COLUMNS: [&str; 6] = ["pod", "scenarioID", "query", "count", ">0", "total"];
 
-fn cells(row: &Row) -> Vec<String> {
+fn row_cells(row: &MetricCountRow) -> Vec<String> {
     let counts = [row.count.to_string(), row.positive.to_string(), row.total.to_string()];
     [row.pod.clone(), row.scenario.clone(), row.metric.clone()].into_iter().chain(counts).collect()
 }
 
-pub fn csv(rows: &[Row]) -> anyhow::Result<Vec<u8>> {
+pub fn rows_as_csv(rows: &[MetricCountRow]) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    output::csv(&mut bytes, &HEADER, rows.iter().map(cells))?;
+    output::write_csv(&mut bytes, &CSV_COLUMNS, rows.iter().map(row_cells))?;
     Ok(bytes)
 }
 
-impl Validate {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let data = self.paths.data();
-        let response = data.response("--input", &self.input)?;
+impl PowerValidateArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let data = self.paths.data_folder();
+        let response = data.read_response("--input", &self.input)?;
         let mut pods = Vec::new();
         if let Some(name) = &self.benchmark {
-            let (path, text) = data.read("--benchmark", name, "json")?;
-            pods = Benchmark::read(&text)
-                .map_err(|error| usage(format!("--benchmark {}: {error}", path.display())))?
+            let (path, text) = data.read_file("--benchmark", name, "json")?;
+            pods = BenchmarkTimes::read(&text)
+                .map_err(|error| usage_error(format!("--benchmark {}: {error}", path.display())))?
                 .pods;
             if !self.scenario.is_empty() {
                 pods.retain(|(_, scenario)| {
@@ -61,7 +61,7 @@ impl Validate {
                 });
                 if pods.is_empty() {
                     let parts = self.scenario.join(", ");
-                    return Err(usage(format!(
+                    return Err(usage_error(format!(
                         "--scenario {parts}: {} has no such scenario",
                         path.display()
                     )));
@@ -70,42 +70,44 @@ impl Validate {
         }
         let rows = count(&response, &pods);
         if rows.iter().all(|row| row.count == 0) {
-            return Err(usage(format!("--input {}: has no samples", self.input)));
+            return Err(usage_error(format!("--input {}: has no samples", self.input)));
         }
-        data.write(&data.path(&self.paths.out, "csv"), &csv(&rows)?)?;
-        show(room, &rows)?;
-        Ok(Code::OK)
+        data.write_file(&data.file_path(&self.paths.out, "csv"), &rows_as_csv(&rows)?)?;
+        print_rows(room, &rows)?;
+        Ok(CliExitCode::OK)
     }
 }
 
-pub fn show(room: &Room, rows: &[Row]) -> anyhow::Result<()> {
+pub fn print_rows(room: &CommandContext, rows: &[MetricCountRow]) -> anyhow::Result<()> {
     let console = &room.console;
     let record = || {
-        let one = |row: &Row| json!({ "pod": row.pod, "scenario": row.scenario, "metric": row.metric, "samples": row.count, "above_zero": row.positive, "total": row.total });
+        let one = |row: &MetricCountRow| json!({ "pod": row.pod, "scenario": row.scenario, "metric": row.metric, "samples": row.count, "above_zero": row.positive, "total": row.total });
         json!({ "schema": "metier.power-validation/1", "metrics": rows.iter().map(one).collect::<Vec<_>>() })
     };
     match console.format {
-        Format::Json => console.data(|out| output::json(out, &record())),
-        Format::Yaml => console.data(|out| output::yaml(out, &record())),
-        Format::Csv => console.data(|out| output::csv(out, &HEADER, rows.iter().map(cells))),
-        Format::Table => {
+        DataFormat::Json => console.write_data(|out| output::write_json(out, &record())),
+        DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record())),
+        DataFormat::Csv => {
+            console.write_data(|out| output::write_csv(out, &CSV_COLUMNS, rows.iter().map(row_cells)))
+        }
+        DataFormat::Table => {
             let has_pods = rows.iter().any(|row| !row.pod.is_empty());
             let mut head = if has_pods { vec!["POD", "SCENARIO"] } else { Vec::new() };
             head.extend(["METRIC", "SAMPLES", "ABOVE 0", "SUM"]);
-            let mut table = Table::with_header(&head);
+            let mut table = TextTable::with_header(&head);
             for row in rows {
                 let mut line = Vec::new();
                 if has_pods {
-                    line.extend([Cell::text(&row.pod), Cell::text(&row.scenario)]);
+                    line.extend([TableCell::text(&row.pod), TableCell::text(&row.scenario)]);
                 }
-                let above = Cell::number(row.positive.to_string());
+                let above = TableCell::number(row.positive.to_string());
                 line.extend([
-                    Cell::text(&row.metric),
-                    Cell::number(row.count.to_string()),
-                    if row.positive == 0 { above.styled(Paint::yellow) } else { above },
-                    Cell::number(short(row.total)),
+                    TableCell::text(&row.metric),
+                    TableCell::number(row.count.to_string()),
+                    if row.positive == 0 { above.styled(StreamPaint::yellow) } else { above },
+                    TableCell::number(short_number(row.total)),
                 ]);
-                table.row(line);
+                table.add_row(line);
             }
             console.print(&table.render(console.paint))
         }

@@ -7,38 +7,38 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use metier_session::runfile::{FlagGroup, GivenFlag, RunFlag, run_flags};
 
 /// Groups of flags that a command has.
-pub trait FlagGroups: Clone + Send + Sync + 'static {
+pub trait FlagGroupSet: Clone + Send + Sync + 'static {
     const GROUPS: &'static [FlagGroup];
 }
 
 /// All groups.
 #[derive(Debug, Clone, Default)]
-pub struct EveryGroup;
+pub struct AllFlagGroups;
 
 /// What the run gets and how it is kept, but not what runs and how it is measured.
 #[derive(Debug, Clone, Default)]
-pub struct SurroundingGroups;
+pub struct SetupFlagGroups;
 
-impl FlagGroups for EveryGroup {
+impl FlagGroupSet for AllFlagGroups {
     const GROUPS: &'static [FlagGroup] = &FlagGroup::ALL;
 }
 
-impl FlagGroups for SurroundingGroups {
+impl FlagGroupSet for SetupFlagGroups {
     const GROUPS: &'static [FlagGroup] = &[FlagGroup::Surroundings, FlagGroup::Keeping];
 }
 
 /// The flags of a run file that were given.
 #[derive(Debug, Clone, Default)]
-pub struct RunFlags<G> {
+pub struct RunFileFlags<G> {
     pub given: Vec<GivenFlag>,
     groups: std::marker::PhantomData<G>,
 }
 
-fn flags_of<G: FlagGroups>() -> impl Iterator<Item = &'static RunFlag> {
+fn group_flags<G: FlagGroupSet>() -> impl Iterator<Item = &'static RunFlag> {
     G::GROUPS.iter().flat_map(|group| run_flags().filter(move |flag| flag.group == *group))
 }
 
-fn argument(flag: &'static RunFlag) -> Arg {
+fn clap_argument(flag: &'static RunFlag) -> Arg {
     let arg = Arg::new(flag.name).long(flag.name).help(flag.help_text()).help_heading(flag.group.heading());
     if flag.value.is_empty() {
         return arg.action(ArgAction::SetTrue);
@@ -56,9 +56,9 @@ fn argument(flag: &'static RunFlag) -> Arg {
     }
 }
 
-impl<G: FlagGroups> Args for RunFlags<G> {
+impl<G: FlagGroupSet> Args for RunFileFlags<G> {
     fn augment_args(command: Command) -> Command {
-        command.args(flags_of::<G>().map(argument))
+        command.args(group_flags::<G>().map(clap_argument))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -66,15 +66,17 @@ impl<G: FlagGroups> Args for RunFlags<G> {
     }
 }
 
-impl<G: FlagGroups> FromArgMatches for RunFlags<G> {
+impl<G: FlagGroupSet> FromArgMatches for RunFileFlags<G> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let is_given = |flag: &&RunFlag| matches.value_source(flag.name) == Some(ValueSource::CommandLine);
         let values = |flag: &'static RunFlag| match flag.value.is_empty() {
             true => Vec::new(),
             false => matches.get_many::<String>(flag.name).into_iter().flatten().cloned().collect(),
         };
-        let given =
-            flags_of::<G>().filter(is_given).map(|flag| GivenFlag { flag, values: values(flag) }).collect();
+        let given = group_flags::<G>()
+            .filter(is_given)
+            .map(|flag| GivenFlag { flag, values: values(flag) })
+            .collect();
         Ok(Self { given, groups: std::marker::PhantomData })
     }
 
@@ -84,7 +86,7 @@ impl<G: FlagGroups> FromArgMatches for RunFlags<G> {
     }
 }
 
-impl<G> RunFlags<G> {
+impl<G> RunFileFlags<G> {
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|given| given.flag.name == name)
     }
@@ -93,7 +95,7 @@ impl<G> RunFlags<G> {
 /// Where fetched datasets are kept.
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Dataset")]
-pub struct DatasetCache {
+pub struct DatasetCacheArgs {
     /// Where fetched datasets are kept [default ~/.cache/metier/datasets]
     #[arg(long, value_name = "FOLDER")]
     pub dataset_cache: Option<PathBuf>,
@@ -105,7 +107,7 @@ pub struct DatasetCache {
 /// Where records go.
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Keeping")]
-pub struct Keeping {
+pub struct RecordKeepingArgs {
     /// Write the record to this file too (metier.run/1; with --repeat metier.runs/1)
     #[arg(long, value_name = "FILE")]
     pub save_json: Option<PathBuf>,

@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 
 use metier_types::{Run, Seconds};
 
-use crate::console::Console;
+use crate::console::OutputConsole;
 use crate::output::figures;
 
 /// Up to so many repetitions each has a line; more are reported now and then.
-const EACH: u32 = 20;
-const NOW_AND_THEN: Duration = Duration::from_secs(2);
+const MAX_SINGLE_REPORTS: u32 = 20;
+const NOTE_INTERVAL: Duration = Duration::from_secs(2);
 /// Seconds left below which nobody wants to know.
-const WORTH: f64 = 1.0;
+const MIN_SECONDS_LEFT: f64 = 1.0;
 /// Cells of the bar.
-const CELLS: u32 = 20;
+const BAR_CELLS: u32 = 20;
 
 /// How far it has come.
-pub struct Progress<'a> {
-    console: &'a Console,
+pub struct RepetitionProgress<'a> {
+    console: &'a OutputConsole,
     done: u32,
     of: u32,
     spent: Duration,
@@ -30,21 +30,21 @@ pub struct Progress<'a> {
     is_terminal: bool,
 }
 
-impl<'a> Progress<'a> {
+impl<'a> RepetitionProgress<'a> {
     /// For so many repetitions, warm-up included.
-    pub fn new(console: &'a Console, of: u32) -> Self {
+    pub fn new(console: &'a OutputConsole, of: u32) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { console, done: 0, of, spent: Duration::ZERO, last: Instant::now(), is_terminal }
     }
 
     /// One more is over.
-    pub fn finished(&mut self, run: &Run, took: Duration) {
+    pub fn report_finished(&mut self, run: &Run, took: Duration) {
         self.done += 1;
         self.spent += took;
-        let ending = figures::ending(run.state, run.exit.as_ref());
+        let ending = figures::ending_word(run.state, run.exit.as_ref());
         let left = self.spent.as_secs_f64() / f64::from(self.done) * f64::from(self.of - self.done);
-        let is_time = self.of <= EACH || self.last.elapsed() >= NOW_AND_THEN;
-        let is_worth_it = ending != "ok" || (is_time && left >= WORTH);
+        let is_time = self.of <= MAX_SINGLE_REPORTS || self.last.elapsed() >= NOTE_INTERVAL;
+        let is_worth_it = ending != "ok" || (is_time && left >= MIN_SECONDS_LEFT);
         if self.done == self.of || self.console.quiet || !is_worth_it {
             return;
         }
@@ -52,14 +52,15 @@ impl<'a> Progress<'a> {
         let context = &run.context;
         let kind = if context.warmup { "warm-up" } else { "repetition" };
         let wall = run.summary.wall_seconds.map(|wall| format!(" {wall}")).unwrap_or_default();
-        let bar = if self.is_terminal { format!("{} ", bar(self.done, self.of)) } else { String::new() };
+        let bar =
+            if self.is_terminal { format!("{} ", progress_bar(self.done, self.of)) } else { String::new() };
         let (n, of) = (context.repetition, context.repetitions);
         let text = format!("metier: {bar}{kind} {n} of {of}:{wall}, {ending}; about {} left", Seconds(left));
         self.console.note(self.console.paint_err.dim(&text));
     }
 }
 
-fn bar(done: u32, of: u32) -> String {
-    let full = (u64::from(done) * u64::from(CELLS) / u64::from(of.max(1))) as usize;
-    format!("{}{}", "█".repeat(full), "░".repeat(CELLS as usize - full.min(CELLS as usize)))
+fn progress_bar(done: u32, of: u32) -> String {
+    let full = (u64::from(done) * u64::from(BAR_CELLS) / u64::from(of.max(1))) as usize;
+    format!("{}{}", "█".repeat(full), "░".repeat(BAR_CELLS as usize - full.min(BAR_CELLS as usize)))
 }

@@ -1,26 +1,26 @@
 //! What `metier run` says after the command: a dozen calm lines.
 
-use metier_stats::{Field, batch_spread};
+use metier_stats::{SummaryField, batch_spread};
 use metier_types::Run;
 
-use crate::output::{Cell, Paint, Table, figures, stages};
+use crate::output::{StreamPaint, TableCell, TextTable, figures, stages};
 
 /// Stages of the application that are listed.
-const STAGES: usize = 8;
+const MAX_STAGES: usize = 8;
 
-pub fn single(run: &Run, kept: bool, paint: Paint) -> String {
+pub fn single_summary(run: &Run, flag: bool, paint: StreamPaint) -> String {
     let mut text = format!("{}\n", paint.bold(&metier_measure::verdict(run)));
-    let mut table = Table::default().indented(2);
-    for (label, path, value, rest) in lines(run) {
-        let mark = figures::mark(run, path);
-        table.row(vec![
-            Cell::text(label).styled(Paint::dim),
-            Cell::number(format!("{mark}{value}")),
-            Cell::text(rest).styled(Paint::dim),
+    let mut table = TextTable::default().indented(2);
+    for (label, path, value, rest) in summary_lines(run) {
+        let mark = figures::quality_mark(run, path);
+        table.add_row(vec![
+            TableCell::text(label).styled(StreamPaint::dim),
+            TableCell::number(format!("{mark}{value}")),
+            TableCell::text(rest).styled(StreamPaint::dim),
         ]);
     }
     text.push_str(&table.render(paint));
-    text.push_str(&stages::table(run, STAGES, paint));
+    text.push_str(&stages::stages_table(run, MAX_STAGES, paint));
     for warning in &run.warnings {
         text.push_str(&format!("  {} {}\n", paint.yellow("warning"), warning.text));
     }
@@ -28,13 +28,13 @@ pub fn single(run: &Run, kept: bool, paint: Paint) -> String {
     if !run.missing.is_empty() {
         let n = run.missing.len();
         let things = if n == 1 { "thing" } else { "things" };
-        let how = match kept {
+        let how = match flag {
             true => format!("`metier show {id} --missing` tells why"),
             false => "`metier doctor` tells more".to_string(),
         };
         text.push_str(&format!("  {}\n", paint.dim(&format!("not measured: {n} {things}; {how}"))));
     }
-    if kept {
+    if flag {
         text.push_str(&format!(
             "  {} `metier show {id}` shows all of it\n",
             paint.cyan(&format!("run {id}:"))
@@ -43,21 +43,21 @@ pub fn single(run: &Run, kept: bool, paint: Paint) -> String {
     text
 }
 
-type Line = (&'static str, &'static str, String, String);
+type SummaryLine = (&'static str, &'static str, String, String);
 
 /// Label, path for the mark, main value, and what stands beside it.
-fn lines(run: &Run) -> Vec<Line> {
+fn summary_lines(run: &Run) -> Vec<SummaryLine> {
     let summary = &run.summary;
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<SummaryLine> = Vec::new();
     if let Some(wall) = summary.wall_seconds {
         lines.push(("wall", "summary.wall_seconds", wall.to_string(), String::new()));
     }
     if let Some(cpu) = summary.cpu_seconds {
-        lines.push(("cpu", "summary.cpu_seconds", cpu.to_string(), beside_cpu(run)));
+        lines.push(("cpu", "summary.cpu_seconds", cpu.to_string(), cpu_details(run)));
     }
     if let Some(peak) = summary.peak_memory_bytes {
         let part = |label: &str, path: &str, value: Option<metier_types::Bytes>| {
-            value.map(|value| format!("{label} {}{value}", figures::mark(run, path)))
+            value.map(|value| format!("{label} {}{value}", figures::quality_mark(run, path)))
         };
         let parts = [
             part("anonymous", "memory.peak_anonymous_bytes", run.memory.peak_anonymous_bytes),
@@ -66,11 +66,11 @@ fn lines(run: &Run) -> Vec<Line> {
         let beside = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
         lines.push(("peak memory", "summary.peak_memory_bytes", peak.to_string(), beside));
     }
-    lines.extend(io(run));
+    lines.extend(io_line(run));
     if let Some(processes) = summary.processes {
         lines.push(("processes", "summary.processes", processes.to_string(), String::new()));
     }
-    if let Some(energy) = run.energy_told() {
+    if let Some(energy) = run.format_energy() {
         let power =
             run.energy.mean_power_watts.map(|power| format!("{power} on average")).unwrap_or_default();
         lines.push(("energy", "summary.energy_joules", energy, power));
@@ -84,31 +84,35 @@ fn lines(run: &Run) -> Vec<Line> {
     lines
 }
 
-fn beside_cpu(run: &Run) -> String {
+fn cpu_details(run: &Run) -> String {
     let summary = &run.summary;
     let mut parts = Vec::new();
     parts.extend(
         summary
             .cpu_user_seconds
-            .map(|user| format!("user {}{user}", figures::mark(run, "summary.cpu_user_seconds"))),
+            .map(|user| format!("user {}{user}", figures::quality_mark(run, "summary.cpu_user_seconds"))),
     );
-    parts.extend(
-        summary
-            .cpu_system_seconds
-            .map(|system| format!("system {}{system}", figures::mark(run, "summary.cpu_system_seconds"))),
-    );
-    parts.extend(run.mean_cores().map(|cores| format!("{cores:.2} cores on average")));
+    parts.extend(summary.cpu_system_seconds.map(|system| {
+        format!("system {}{system}", figures::quality_mark(run, "summary.cpu_system_seconds"))
+    }));
+    parts.extend(run.mean_busy_cores().map(|cores| format!("{cores:.2} cores on average")));
     parts.join(", ")
 }
 
-fn io(run: &Run) -> Option<Line> {
+fn io_line(run: &Run) -> Option<SummaryLine> {
     let (read, written) = (run.summary.read_bytes?, run.summary.written_bytes?);
-    let beside = format!("written {}{written}", figures::mark(run, "summary.written_bytes"));
+    let beside = format!("written {}{written}", figures::quality_mark(run, "summary.written_bytes"));
     Some(("read", "summary.read_bytes", read.to_string(), beside))
 }
 
 /// The repetitions of a batch.
-pub fn batch(runs: &[Run], warmups: &[Run], asked: u32, kept: bool, paint: Paint) -> anyhow::Result<String> {
+pub fn batch_summary(
+    runs: &[Run],
+    warmups: &[Run],
+    asked: u32,
+    flag: bool,
+    paint: StreamPaint,
+) -> anyhow::Result<String> {
     let all: Vec<Run> = warmups.iter().chain(runs).cloned().collect();
     let Some(first) = all.first() else { return Ok(String::new()) };
     let spread = batch_spread(&all)?;
@@ -125,23 +129,23 @@ pub fn batch(runs: &[Run], warmups: &[Run], asked: u32, kept: bool, paint: Paint
         head.push_str(&format!(", {} warm-up", warmups.len()));
     }
     let mut text = format!("{}\n", paint.bold(&head));
-    let mut table = Table::with_header(&["", "median", "± mad", "min", "max", "outliers"]).indented(2);
+    let mut table = TextTable::with_header(&["", "median", "± mad", "min", "max", "outliers"]).indented(2);
     for field in &spread.fields {
         let all_zero = field.spread.max == 0.0;
-        if all_zero && field.field != Field::WallSeconds {
+        if all_zero && field.field != SummaryField::WallSeconds {
             continue;
         }
         let show = |value: f64| field.unit.text(value);
         let outliers = match field.spread.outliers.len() {
-            0 => Cell::number("–").styled(Paint::dim),
-            n => Cell::number(n.to_string()).styled(Paint::yellow),
+            0 => TableCell::number("–").styled(StreamPaint::dim),
+            n => TableCell::number(n.to_string()).styled(StreamPaint::yellow),
         };
-        table.row(vec![
-            Cell::text(field.field.word()).styled(Paint::dim),
-            Cell::number(show(field.spread.median)).styled(Paint::bold),
-            Cell::number(format!("± {}", show(field.spread.mad))),
-            Cell::number(show(field.spread.min)),
-            Cell::number(show(field.spread.max)),
+        table.add_row(vec![
+            TableCell::text(field.field.short_name()).styled(StreamPaint::dim),
+            TableCell::number(show(field.spread.median)).styled(StreamPaint::bold),
+            TableCell::number(format!("± {}", show(field.spread.mad))),
+            TableCell::number(show(field.spread.min)),
+            TableCell::number(show(field.spread.max)),
             outliers,
         ]);
     }
@@ -151,10 +155,10 @@ pub fn batch(runs: &[Run], warmups: &[Run], asked: u32, kept: bool, paint: Paint
     for warning in &spread.warnings {
         text.push_str(&format!("  {} {}\n", paint.yellow("warning"), warning.text));
     }
-    for (text_of, n) in tallied(runs) {
+    for (text_of, n) in count_warnings(runs) {
         text.push_str(&format!("  {} {text_of} (in {n} of {})\n", paint.yellow("warning"), runs.len()));
     }
-    if kept {
+    if flag {
         let batch = first.batch;
         let how = format!("`metier runs --batch {batch}` lists it, `metier compare A {batch}` compares it");
         text.push_str(&format!("  {} {how}\n", paint.cyan("batch:")));
@@ -163,7 +167,7 @@ pub fn batch(runs: &[Run], warmups: &[Run], asked: u32, kept: bool, paint: Paint
 }
 
 /// Warnings of the repetitions: each kind once, in the words of the first, with how many have it.
-fn tallied(runs: &[Run]) -> Vec<(&str, usize)> {
+fn count_warnings(runs: &[Run]) -> Vec<(&str, usize)> {
     let mut codes: Vec<(&str, &str, usize)> = Vec::new();
     for warning in runs.iter().flat_map(|run| &run.warnings) {
         match codes.iter_mut().find(|(code, ..)| *code == warning.code) {

@@ -3,11 +3,11 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use clap::Args;
-use metier_store::Store;
+use metier_store::RecordStore;
 use metier_types::RunId;
 
-use super::super::Room;
-use crate::exit::{Code, usage};
+use super::super::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
 use crate::time;
 
 /// How it is used.
@@ -17,7 +17,7 @@ pub const EXAMPLES: &str = "Examples:
 
 /// Forget runs, their series and files
 #[derive(Debug, Args)]
-pub struct Remove {
+pub struct RemoveRunsArgs {
     /// Which, as `metier show` takes them
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
@@ -26,9 +26,9 @@ pub struct Remove {
     yes: bool,
 }
 
-impl Remove {
+impl RemoveRunsArgs {
     /// Finds all, asks, removes.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let store = room.writable_store()?;
         let mut runs: Vec<RunId> = Vec::new();
         for text in &self.ids {
@@ -37,29 +37,29 @@ impl Remove {
                 runs.push(id);
             }
         }
-        if !self.yes && !confirmed(&store, &runs)? {
+        if !self.yes && !confirm_removal(&store, &runs)? {
             room.console.note("nothing was removed");
-            return Ok(Code::FAILED);
+            return Ok(CliExitCode::FAILED);
         }
         for id in &runs {
             store.delete_run(*id)?;
         }
         let many = if runs.len() == 1 { "run" } else { "runs" };
         room.console.note(format!("removed {} {many}", runs.len()));
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
 /// Shows what would go, and asks.
-fn confirmed(store: &Store, runs: &[RunId]) -> anyhow::Result<bool> {
+fn confirm_removal(store: &RecordStore, runs: &[RunId]) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
-        return Err(usage("not removing without being asked to: stdin is no terminal; add --yes"));
+        return Err(usage_error("not removing without being asked to: stdin is no terminal; add --yes"));
     }
     let mut err = std::io::stderr().lock();
     for id in runs {
         if let Some(run) = store.run(*id)? {
             let name = &run.workload.name;
-            writeln!(err, "  {}  {}  {name}", id.short(), time::local(run.started))?;
+            writeln!(err, "  {}  {}  {name}", id.short(), time::local_time(run.started))?;
         }
     }
     write!(err, "Remove {} run(s) for good? [y/N] ", runs.len())?;

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use metier_power::node::Attribute;
-use metier_power::settings::Settings;
-use metier_power::training::Machine;
-use metier_power::vocabulary::Trainer;
-use metier_prom::query::Endpoint;
-use metier_server::kepler::{Doors, Online};
+use metier_power::kepler_settings::KeplerSettings;
+use metier_power::kepler_terms::PowerTrainer;
+use metier_power::node::MachineAttribute;
+use metier_power::training::MeasuredMachine;
+use metier_prom::query::PromEndpoint;
+use metier_server::kepler::{KeplerServices, OnlineTrainerConfig};
 
-use super::super::{Room, up};
-use super::Predictors;
-use crate::exit::{Code, usage};
+use super::super::{CommandContext, up};
+use super::PowerPredictorArgs;
+use crate::exit::{CliExitCode, usage_error};
 
 /// The trainer.
 #[derive(Debug, Args)]
-pub struct TrainerRole {
+pub struct ServeTrainerArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8102")]
     listen: SocketAddr,
@@ -42,37 +42,37 @@ pub struct TrainerRole {
     #[arg(long, value_name = "FOLDER")]
     pipelines: Option<PathBuf>,
     #[command(flatten)]
-    pace: Pace,
+    pace: OnlinePaceArgs,
     /// Serve the estimator too, on that socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(flatten)]
-    predictors: Predictors,
+    predictors: PowerPredictorArgs,
 }
 
 /// How often the online trainer learns, and from what.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Pace {
+pub struct OnlinePaceArgs {
     /// Time from round to round [SAMPLING_INTERVAL, PROM_QUERY_INTERVAL; default: 5m]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     interval: Option<Duration>,
     /// Time that a round looks back; the newest quarter is for comparison [PROM_QUERY_INTERVAL; default: 30m]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     window: Option<Duration>,
     /// Time from row to row [PROM_QUERY_STEP; default: 3s]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     step: Option<Duration>,
     /// Trainer that learns AbsPower; can be repeated [default: XgboostFitTrainer and LinearRegressionTrainer]. DynPower is always a line through 0
     #[arg(long, value_name = "NAME")]
     trainer: Vec<String>,
     /// Label that its series have in Prometheus, as instance=node1; can be repeated. Where Prometheus scrapes several nodes and none is named, the instance that is called as this
     /// machine is (NODE_NAME, else its host name)
-    #[arg(long, value_name = "LABEL=VALUE", value_parser = label)]
+    #[arg(long, value_name = "LABEL=VALUE", value_parser = parse_label)]
     only: Vec<(String, String)>,
 }
 
 /// A label and its value.
-pub fn label(text: &str) -> Result<(String, String), String> {
+pub fn parse_label(text: &str) -> Result<(String, String), String> {
     let (label, value) = text.split_once('=').ok_or("want LABEL=VALUE")?;
     match metier_prom::is_label_name(label) {
         true => Ok((label.to_string(), value.to_string())),
@@ -81,27 +81,27 @@ pub fn label(text: &str) -> Result<(String, String), String> {
 }
 
 /// What this machine is called: as Kubernetes calls the node of a pod, where the manifest says so, else its host name.
-fn node() -> Option<String> {
-    let said = std::env::var("NODE_NAME").ok();
-    let name = said.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+fn node_name() -> Option<String> {
+    let text = std::env::var("NODE_NAME").ok();
+    let name = text.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
     name.map(|name| name.trim().to_string()).filter(|name| !name.is_empty())
 }
 
-fn span(text: &str) -> Result<Duration, String> {
-    crate::time::duration(text)
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    crate::time::parse_duration(text)
         .filter(|time| !time.is_zero())
         .ok_or_else(|| format!("want {}", crate::time::DURATION))
 }
 
 /// Most rows of a window: what Prometheus gives at once.
-const ROWS: u128 = 11_000;
+const MAX_WINDOW_ROWS: u128 = 11_000;
 
-impl Pace {
+impl OnlinePaceArgs {
     /// With what Kepler's settings say, where nothing is said here.
-    pub fn or_of(&self, settings: &Settings) -> anyhow::Result<Self> {
+    pub fn or_settings(&self, settings: &KeplerSettings) -> anyhow::Result<Self> {
         let said = |own: Option<Duration>, of: Result<Option<Duration>, metier_power::Error>| match own {
             Some(own) => Ok(Some(own)),
-            None => of.map_err(|error| usage(error.to_string())),
+            None => of.map_err(|error| usage_error(error.to_string())),
         };
         Ok(Self {
             interval: said(self.interval, settings.sampling_interval())?,
@@ -113,82 +113,93 @@ impl Pace {
     }
 
     /// The online trainer of that Prometheus, into that folder.
-    pub fn online(
+    pub fn online_config(
         &self,
-        prometheus: Endpoint,
+        prometheus: PromEndpoint,
         folder: PathBuf,
-        predictors: &Predictors,
-    ) -> anyhow::Result<Online> {
-        let seconds = |said: Option<Duration>, otherwise| said.unwrap_or(Duration::from_secs(otherwise));
+        predictors: &PowerPredictorArgs,
+    ) -> anyhow::Result<OnlineTrainerConfig> {
+        let seconds =
+            |duration: Option<Duration>, otherwise| duration.unwrap_or(Duration::from_secs(otherwise));
         let interval = seconds(self.interval, 300);
         let (window, step) = (seconds(self.window, 1800), seconds(self.step, 3));
-        if window.as_nanos() / step.as_nanos() >= ROWS {
-            return Err(usage(format!(
-                "--window has {ROWS} steps or more; want a longer --step or a shorter --window"
+        if window.as_nanos() / step.as_nanos() >= MAX_WINDOW_ROWS {
+            return Err(usage_error(format!(
+                "--window has {MAX_WINDOW_ROWS} steps or more; want a longer --step or a shorter --window"
             )));
         }
-        let mut settings = metier_power::online::Settings::new(folder);
-        let machine = predictors.machine()?;
+        let mut settings = metier_power::online::OnlineSettings::new(folder);
+        let machine = predictors.load_machine_spec()?;
         // Without all five attributes a machine is of no type; what is learned is of type 0 then.
-        settings.machine = Some(Machine { id: "this".to_string(), spec: machine })
-            .filter(|machine| Attribute::ALL.iter().all(|attribute| machine.spec.has(*attribute)));
+        settings.machine = Some(MeasuredMachine { id: "this".to_string(), spec: machine })
+            .filter(|machine| MachineAttribute::ALL.iter().all(|attribute| machine.spec.has(*attribute)));
         if !self.trainer.is_empty() {
             let named = |name: &String| {
-                let all: Vec<&str> =
-                    Trainer::KEPLER.iter().chain([&Trainer::Auto]).map(|trainer| trainer.name()).collect();
-                Trainer::named(name)
-                    .ok_or_else(|| usage(format!("--trainer is {name:?}; want one of {}", all.join(", "))))
+                let all: Vec<&str> = PowerTrainer::KEPLER
+                    .iter()
+                    .chain([&PowerTrainer::Auto])
+                    .map(|trainer| trainer.name())
+                    .collect();
+                PowerTrainer::named(name).ok_or_else(|| {
+                    usage_error(format!("--trainer is {name:?}; want one of {}", all.join(", ")))
+                })
             };
             settings.trainers = self.trainer.iter().map(named).collect::<Result<_, _>>()?;
         }
         let only = self.only.clone();
-        Ok(Online { prometheus, interval, window, step, settings, only, node: node() })
+        Ok(OnlineTrainerConfig { prometheus, interval, window, step, settings, only, node: node_name() })
     }
 }
 
-impl TrainerRole {
+impl ServeTrainerArgs {
     /// Which predictors, and for which machine.
-    pub fn predictors(&self) -> &Predictors {
+    pub fn predictors(&self) -> &PowerPredictorArgs {
         &self.predictors
     }
 
     /// Where what is learned from Prometheus is kept: where it is said, else where Kepler's settings would, else among the user's data.
-    fn folder(&self, settings: &Settings) -> anyhow::Result<PathBuf> {
-        let places =
-            || settings.models().into_iter().chain(crate::config::data_folder().map(|one| one.join("power")));
+    fn pipeline_folder(&self, settings: &KeplerSettings) -> anyhow::Result<PathBuf> {
+        let places = || {
+            settings.models().into_iter().chain(crate::config::data_folder().map(|path| path.join("power")))
+        };
         let folder = self.pipelines.clone().or_else(|| crate::config::writable_folder(places(), "power"));
-        folder
-            .ok_or_else(|| usage("there is no folder to keep what is learned in; name a --pipelines FOLDER"))
+        folder.ok_or_else(|| {
+            usage_error("there is no folder to keep what is learned in; name a --pipelines FOLDER")
+        })
     }
 
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let token = super::token(room, self.token_file.as_deref())?;
-        let settings = self.predictors.settings();
-        let predictors = self.predictors.or_of(&settings);
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let token = super::load_token(room, self.token_file.as_deref())?;
+        let settings = self.predictors.kepler_settings();
+        let predictors = self.predictors.or_settings(&settings);
         let prometheus = self.prometheus.clone().or_else(|| settings.prometheus());
         let folder = match (&prometheus, &self.pipelines) {
-            (Some(_), _) => Some(self.folder(&settings)?),
+            (Some(_), _) => Some(self.pipeline_folder(&settings)?),
             (None, folder) => folder.clone(),
         };
-        let shelf = predictors.shelf(room, None, folder.as_deref())?;
+        let shelf = predictors.open_catalog(room, None, folder.as_deref())?;
         let online = match (&prometheus, &folder) {
             (Some(address), Some(folder)) => {
                 let (ca, token) = (self.prometheus_ca.clone(), self.prometheus_token_file.clone());
-                let mut endpoint = up::endpoint(address, ca, token)?;
+                let mut endpoint = up::prometheus_endpoint(address, ca, token)?;
                 endpoint.accept_any_certificate =
-                    self.prometheus_insecure || settings.is_prometheus_believed();
-                Some(self.pace.or_of(&settings)?.online(endpoint, folder.clone(), &predictors)?)
+                    self.prometheus_insecure || settings.skips_tls_verification();
+                Some(self.pace.or_settings(&settings)?.online_config(
+                    endpoint,
+                    folder.clone(),
+                    &predictors,
+                )?)
             }
             _ => None,
         };
-        let doors = Doors {
+        let doors = KeplerServices {
             socket: self.socket.clone(),
             trainer: Some(self.listen),
             online,
             token,
-            estimator: Some(predictors.estimator(&shelf)?),
-            ..Doors::new(shelf)
+            estimator: Some(predictors.build_estimator(&shelf)?),
+            ..KeplerServices::new(shelf)
         };
-        super::run(room, doors)
+        super::run_services(room, doors)
     }
 }

@@ -2,13 +2,13 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_session::queue::{Ask, ask};
-use metier_types::{Asker, Door, Extra};
+use metier_session::queue::{SessionSubmission, submit_session};
+use metier_types::{ExtraFields, SessionOrigin, SessionRequester};
 
-use super::super::Room;
-use super::super::run::{Run, complain_of_faults};
-use crate::exit::{Code, usage};
-use crate::output::Format;
+use super::super::CommandContext;
+use super::super::run::{RunArgs, report_faults};
+use crate::exit::{CliExitCode, usage_error};
+use crate::output::DataFormat;
 
 const EXAMPLES: &str = "Examples:
   metier session add train.yaml
@@ -19,36 +19,43 @@ const EXAMPLES: &str = "Examples:
 /// Put a run file or a command in the queue
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The flags are those of `metier run`; the run file is checked now and runs in the folder that this is.")]
-pub struct Add {
+pub struct SessionAddArgs {
     /// The device that must measure it (name or id)
     #[arg(long, value_name = "DEVICE")]
     on: Option<String>,
     #[command(flatten)]
-    pub run: Run,
+    pub run: RunArgs,
 }
 
-impl Add {
+impl SessionAddArgs {
     /// Puts it in the queue, and prints its number.
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let checked = match self.run.checked(room) {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let checked = match self.run.check_run_file(room) {
             Ok(checked) => checked,
-            Err(error) => return complain_of_faults(error),
+            Err(error) => return report_faults(error),
         };
-        if let Some(flag) = self.run.unfit_for_later() {
-            return Err(usage(format!(
+        if let Some(flag) = self.run.flag_unfit_for_session() {
+            return Err(usage_error(format!(
                 "{flag} has no meaning for a session: its runs are kept in the store; leave it away"
             )));
         }
         let folder = std::env::current_dir().context("cannot tell the folder that this is")?;
         let mut file = checked.file;
-        file.beside(&folder);
+        file.resolve_paths(&folder);
         let file = serde_json::to_value(&file).context("cannot write the run file")?;
         let store = room.writable_store()?;
-        let asker = Asker { door: Door::Cli, user: super::user(), extra: Extra::new() };
+        let asker = SessionRequester {
+            door: SessionOrigin::Cli,
+            user: super::login_name(),
+            extra: ExtraFields::new(),
+        };
         let folder = Some(folder.display().to_string());
-        let session = ask(&store, Ask { file, asker, job: None, device: self.on.clone(), folder })?;
-        if room.console.format != Format::Table {
-            return super::print(room, &session);
+        let session = submit_session(
+            &store,
+            SessionSubmission { file, asker, job: None, device: self.on.clone(), folder },
+        )?;
+        if room.console.format != DataFormat::Table {
+            return super::print_session(room, &session);
         }
         let (number, name) = (session.number, &session.name);
         room.console.print(&format!("{number}\n"))?;
@@ -58,7 +65,9 @@ impl Add {
         ));
         let is_known = |name: &String| {
             let devices = store.devices()?;
-            Ok::<_, anyhow::Error>(devices.iter().any(|one| one.name == *name || one.id.as_str() == name))
+            Ok::<_, anyhow::Error>(
+                devices.iter().any(|device| device.name == *name || device.id.as_str() == name),
+            )
         };
         if let Some(name) = &self.on
             && !is_known(name)?
@@ -67,6 +76,6 @@ impl Add {
                 "nobody here knows the device {name:?}: it waits until one of that name or id works the queue"
             ));
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }

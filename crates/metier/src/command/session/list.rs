@@ -2,19 +2,21 @@
 
 use clap::Args;
 use metier_store::SessionFilter;
-use metier_types::{Session as Record, SessionState, Timestamp};
+use metier_types::{SessionRecord as Record, SessionState, UtcTimestamp};
 use serde::Serialize;
 
-use super::super::Room;
-use crate::exit::Code;
-use crate::output::{self, Cell, Format, Paint, Table, parse_word, plain, word_of};
+use super::super::CommandContext;
+use crate::exit::CliExitCode;
+use crate::output::{
+    self, DataFormat, StreamPaint, TableCell, TextTable, csv_cell, serialised_word, word_parser,
+};
 use crate::time;
 
 /// List sessions
 #[derive(Debug, Args)]
-pub struct List {
+pub struct SessionListArgs {
     /// Only in this state
-    #[arg(long, value_parser = parse_word(&SessionState::ALL, SessionState::word))]
+    #[arg(long, value_parser = word_parser(&SessionState::ALL, SessionState::word))]
     state: Option<SessionState>,
     /// How many at most
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -23,79 +25,84 @@ pub struct List {
 
 /// The list as programs get it.
 #[derive(Serialize)]
-struct Sessions<'a> {
+struct SessionsRecord<'a> {
     schema: &'static str,
     sessions: &'a [Record],
 }
 
-impl List {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl SessionListArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let filter = SessionFilter { state: self.state, limit: self.limit, ..SessionFilter::default() };
         let sessions = room.store()?.sessions(&filter)?;
-        let list = Sessions { schema: "metier.sessions/1", sessions: &sessions };
+        let list = SessionsRecord { schema: "metier.sessions/1", sessions: &sessions };
         match room.console.format {
-            Format::Json => room.console.data(|out| output::json(out, &list))?,
-            Format::Yaml => room.console.data(|out| output::yaml(out, &list))?,
-            Format::Csv => room.console.data(|out| output::csv(out, &COLUMNS, sessions.iter().map(cells)))?,
-            Format::Table if sessions.is_empty() => {
+            DataFormat::Json => room.console.write_data(|out| output::write_json(out, &list))?,
+            DataFormat::Yaml => room.console.write_data(|out| output::write_yaml(out, &list))?,
+            DataFormat::Csv => room
+                .console
+                .write_data(|out| output::write_csv(out, &CSV_COLUMNS, sessions.iter().map(session_cells)))?,
+            DataFormat::Table if sessions.is_empty() => {
                 room.console.note("no session fits; `metier session add` puts one in the queue");
             }
-            Format::Table => {
-                room.console.print(&table(&sessions, Timestamp::now()).render(room.console.paint))?;
+            DataFormat::Table => {
+                room.console
+                    .print(&sessions_table(&sessions, UtcTimestamp::now()).render(room.console.paint))?;
             }
         }
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
-fn style(state: SessionState) -> fn(Paint, &str) -> String {
+fn state_style(state: SessionState) -> fn(StreamPaint, &str) -> String {
     match state {
-        SessionState::Finished => Paint::green,
-        SessionState::Running => Paint::cyan,
-        SessionState::Queued => Paint::dim,
-        SessionState::Cancelled | SessionState::Interrupted => Paint::yellow,
-        SessionState::Failed => Paint::red,
+        SessionState::Finished => StreamPaint::green,
+        SessionState::Running => StreamPaint::cyan,
+        SessionState::Queued => StreamPaint::dim,
+        SessionState::Cancelled | SessionState::Interrupted => StreamPaint::yellow,
+        SessionState::Failed => StreamPaint::red,
     }
 }
 
-fn state(session: &Record) -> String {
+fn state_text(session: &Record) -> String {
     match session.position {
         Some(place) => format!("queued, place {place}"),
         None => session.state.word().to_string(),
     }
 }
 
-fn asker(session: &Record) -> String {
-    let door = word_of(&session.asker.door);
+fn requester_text(session: &Record) -> String {
+    let door = serialised_word(&session.asker.door);
     match &session.asker.user {
         Some(user) => format!("{user} ({door})"),
         None => door,
     }
 }
 
-fn table(sessions: &[Record], now: Timestamp) -> Table {
-    let mut table = Table::with_header(&["NO", "NAME", "STATE", "ASKED", "BY", "RUNS", "WHY"]);
+fn sessions_table(sessions: &[Record], now: UtcTimestamp) -> TextTable {
+    let mut table = TextTable::with_header(&["NO", "NAME", "STATE", "ASKED", "BY", "RUNS", "WHY"]);
     for session in sessions {
-        table.row(vec![
-            Cell::text(session.number.to_string()).styled(Paint::cyan),
-            Cell::text(&session.name).at_most(40),
-            Cell::text(state(session)).styled(style(session.state)),
-            Cell::text(time::ago(session.asked, now)),
-            Cell::text(asker(session)).at_most(30),
-            Cell::text(session.runs.len().to_string()),
-            Cell::text(session.reason.clone().unwrap_or_default()).at_most(60).styled(Paint::dim),
+        table.add_row(vec![
+            TableCell::text(session.number.to_string()).styled(StreamPaint::cyan),
+            TableCell::text(&session.name).truncated(40),
+            TableCell::text(state_text(session)).styled(state_style(session.state)),
+            TableCell::text(time::time_ago(session.asked, now)),
+            TableCell::text(requester_text(session)).truncated(30),
+            TableCell::text(session.runs.len().to_string()),
+            TableCell::text(session.reason.clone().unwrap_or_default())
+                .truncated(60)
+                .styled(StreamPaint::dim),
         ]);
     }
     table
 }
 
 /// One session, for people.
-pub fn details(session: &Record, paint: Paint) -> String {
+pub fn session_details(session: &Record, paint: StreamPaint) -> String {
     let mut lines = vec![
         ("session", format!("{} ({})", session.number, session.id)),
         ("name", session.name.clone()),
-        ("state", style(session.state)(paint, &state(session))),
-        ("asked", format!("{} by {}", session.asked, asker(session))),
+        ("state", state_style(session.state)(paint, &state_text(session))),
+        ("asked", format!("{} by {}", session.asked, requester_text(session))),
     ];
     let mut add = |name: &'static str, text: Option<String>| lines.extend(text.map(|text| (name, text)));
     add("why", session.reason.clone());
@@ -114,7 +121,7 @@ pub fn details(session: &Record, paint: Paint) -> String {
 }
 
 /// The header of CSV.
-pub const COLUMNS: [&str; 14] = [
+pub const CSV_COLUMNS: [&str; 14] = [
     "number",
     "id",
     "name",
@@ -132,22 +139,22 @@ pub const COLUMNS: [&str; 14] = [
 ];
 
 /// A session as a row of CSV.
-pub fn cells(session: &Record) -> Vec<String> {
+pub fn session_cells(session: &Record) -> Vec<String> {
     let runs: Vec<String> = session.runs.iter().map(ToString::to_string).collect();
     vec![
         session.number.to_string(),
         session.id.to_string(),
         session.name.clone(),
         session.state.word().to_string(),
-        plain(session.position),
-        word_of(&session.asker.door),
-        plain(session.asker.user.as_ref()),
-        plain(session.job.as_ref()),
+        csv_cell(session.position),
+        serialised_word(&session.asker.door),
+        csv_cell(session.asker.user.as_ref()),
+        csv_cell(session.job.as_ref()),
         session.asked.to_string(),
-        plain(session.started),
-        plain(session.ended),
-        plain(session.exit_code),
+        csv_cell(session.started),
+        csv_cell(session.ended),
+        csv_cell(session.exit_code),
         runs.join(";"),
-        plain(session.reason.as_ref()),
+        csv_cell(session.reason.as_ref()),
     ]
 }

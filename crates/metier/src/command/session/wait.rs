@@ -3,24 +3,24 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use metier_store::{SessionFilter, Store};
-use metier_types::{Session as Record, SessionState};
+use metier_store::{RecordStore, SessionFilter};
+use metier_types::{SessionRecord as Record, SessionState};
 
-use super::super::Room;
-use crate::exit::{Code, usage};
+use super::super::CommandContext;
+use crate::exit::{CliExitCode, usage_error};
 use crate::time;
 
 /// How often the store is asked.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// When nobody has taken the first in the queue for so long, the reason is said.
-const IDLE: Duration = Duration::from_secs(3);
+const IDLE_HINT_DELAY: Duration = Duration::from_secs(3);
 
 /// Wait until a session is over; end with its exit code
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: that of the run; 124 the time was up (--timeout), 125 it could not be measured or its worker went away, 130 cancelled."
 )]
-pub struct Wait {
+pub struct SessionWaitArgs {
     /// Number, id, 4 or more digits of that, or `last`
     #[arg(value_name = "ID")]
     id: String,
@@ -34,7 +34,7 @@ pub struct Wait {
 
 /// Print what a session printed
 #[derive(Debug, Args)]
-pub struct LogOf {
+pub struct SessionLogArgs {
     /// Number, id, 4 or more digits of that, or `last`
     #[arg(value_name = "ID")]
     id: String,
@@ -43,78 +43,78 @@ pub struct LogOf {
     follow: bool,
 }
 
-impl LogOf {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl SessionLogArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let store = room.store()?;
         let session = store.find_session(&self.id)?;
         let mut part = 0;
         loop {
             // Before the log is read: what is over prints nothing more.
             let is_over = store.session(session.id)?.is_none_or(|now| now.state.is_over());
-            part = pass_on(room, &store, &session, part)?;
+            part = copy_log(room, &store, &session, part)?;
             if is_over || !self.follow {
-                return Ok(Code::OK);
+                return Ok(CliExitCode::OK);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-impl Wait {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
-        let wrong = |text: &String| usage(format!("--timeout is {text:?}; want {}", time::DURATION));
+impl SessionWaitArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let wrong = |text: &String| usage_error(format!("--timeout is {text:?}; want {}", time::DURATION));
         let longest = match &self.timeout {
-            Some(text) => Some(time::duration(text).ok_or_else(|| wrong(text))?),
+            Some(text) => Some(time::parse_duration(text).ok_or_else(|| wrong(text))?),
             None => None,
         };
         let store = room.store()?;
         let session = store.find_session(&self.id)?;
         let begun = Instant::now();
-        let (mut said, mut part, mut has_hinted) = (String::new(), 0, false);
+        let (mut text, mut part, mut has_hinted) = (String::new(), 0, false);
         loop {
             let Some(now) = store.session(session.id)? else {
                 return Err(anyhow::anyhow!("session {} is not in the store any more", session.number));
             };
-            let line = progress(&now);
-            if line != said {
+            let line = progress_line(&now);
+            if line != text {
                 room.console.note(&line);
-                said = line;
+                text = line;
             }
             if self.log {
-                part = pass_on(room, &store, &session, part)?;
+                part = copy_log(room, &store, &session, part)?;
             }
             if now.state.is_over() {
-                return Ok(code(&now));
+                return Ok(session_exit_code(&now));
             }
-            if !has_hinted && begun.elapsed() > IDLE && is_idle(&store, &now)? {
+            if !has_hinted && begun.elapsed() > IDLE_HINT_DELAY && is_queue_idle(&store, &now)? {
                 room.console
                     .note("nobody works the queue, it seems; `metier up` or `metier session work` does");
                 has_hinted = true;
             }
             if longest.is_some_and(|longest| begun.elapsed() >= longest) {
                 room.console.note(format!("session {} is still {}", now.number, now.state.word()));
-                return Ok(Code::of(124));
+                return Ok(CliExitCode::from_raw(124));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-fn pass_on(room: &Room, store: &Store, session: &Record, part: u32) -> anyhow::Result<u32> {
+fn copy_log(room: &CommandContext, store: &RecordStore, session: &Record, part: u32) -> anyhow::Result<u32> {
     let (text, next) = store.session_log(session.id, part)?;
     if !text.is_empty() {
-        room.console.data(|out| Ok(out.write_all(&text)?))?;
+        room.console.write_data(|out| Ok(out.write_all(&text)?))?;
     }
     Ok(next)
 }
 
 /// First in the queue, and nothing runs anywhere.
-fn is_idle(store: &Store, session: &Record) -> anyhow::Result<bool> {
+fn is_queue_idle(store: &RecordStore, session: &Record) -> anyhow::Result<bool> {
     let running = SessionFilter { state: Some(SessionState::Running), limit: 1, ..SessionFilter::default() };
     Ok(session.position == Some(1) && store.sessions(&running)?.is_empty())
 }
 
-fn progress(session: &Record) -> String {
+fn progress_line(session: &Record) -> String {
     let what = match (session.state, session.position) {
         (SessionState::Queued, Some(place)) => format!("waits at place {place}"),
         (SessionState::Running, _) if !session.runs.is_empty() => {
@@ -127,12 +127,12 @@ fn progress(session: &Record) -> String {
     format!("session {} ({}) {what}{why}", session.number, session.name)
 }
 
-fn code(session: &Record) -> Code {
+fn session_exit_code(session: &Record) -> CliExitCode {
     match (session.state, session.exit_code) {
-        (SessionState::Finished, _) => Code::OK,
-        (SessionState::Cancelled, _) => Code::of(130),
-        (SessionState::Interrupted, _) => Code::OWN_FAILURE,
-        (_, Some(code)) => Code::of(code),
-        _ => Code::OWN_FAILURE,
+        (SessionState::Finished, _) => CliExitCode::OK,
+        (SessionState::Cancelled, _) => CliExitCode::from_raw(130),
+        (SessionState::Interrupted, _) => CliExitCode::OWN_FAILURE,
+        (_, Some(code)) => CliExitCode::from_raw(code),
+        _ => CliExitCode::OWN_FAILURE,
     }
 }

@@ -5,57 +5,57 @@ use std::path::absolute;
 
 use anyhow::Context as _;
 use clap::Args;
-use metier_linux::Roots;
+use metier_linux::KernelRoots;
 use metier_linux::stop_request::StopRequest;
-use metier_session::queue::{Launch, Until, Worker};
-use metier_store::{Location, Store};
+use metier_session::queue::{MeasuringProgram, QueueWorker, WorkUntil};
+use metier_store::{RecordStore, StoreLocation};
 
-use super::super::Room;
-use crate::config::{Origin, data_folder, runtime_folder};
-use crate::exit::Code;
+use super::super::CommandContext;
+use crate::config::{SettingOrigin, data_folder, runtime_folder};
+use crate::exit::CliExitCode;
 
 /// Measure what waits, until INT or TERM
 #[derive(Debug, Args)]
-pub struct Work {
+pub struct SessionWorkArgs {
     /// End when no session waits any more
     #[arg(long)]
     until_empty: bool,
 }
 
-impl Work {
-    pub fn run(&self, room: &Room) -> anyhow::Result<Code> {
+impl SessionWorkArgs {
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         // Before the store is opened: threads that it starts must not be ended by signals meant for us.
         let stop = StopRequest::on_signals();
         let store = room.writable_store()?;
-        let worker = worker(room, store)?;
+        let worker = build_worker(room, store)?;
         room.console.note("metier: working the queue; Ctrl-C ends it");
-        let until = if self.until_empty { Until::Empty } else { Until::Asked };
+        let until = if self.until_empty { WorkUntil::Empty } else { WorkUntil::Asked };
         let worked = worker.run(&stop, until)?;
         room.console.note(format!("metier: {worked} sessions worked"));
-        Ok(Code::OK)
+        Ok(CliExitCode::OK)
     }
 }
 
 /// A worker on this device.
-pub fn worker(room: &Room, store: Store) -> anyhow::Result<Worker> {
-    let roots = Roots::default();
-    let device = metier_device::identity::this(&roots, data_folder().as_deref())?;
-    let launch = launch(room, store.location())?;
-    Ok(Worker::new(store, device, roots, launch, runtime_folder()))
+pub fn build_worker(room: &CommandContext, store: RecordStore) -> anyhow::Result<QueueWorker> {
+    let roots = KernelRoots::default();
+    let device = metier_device::identity::identify_device(&roots, data_folder().as_deref())?;
+    let launch = launch_spec(room, store.location())?;
+    Ok(QueueWorker::new(store, device, roots, launch, runtime_folder()))
 }
 
 /// How this program starts itself for a session: with the same store and settings, wherever the session is.
-pub fn launch(room: &Room, store: &Location) -> anyhow::Result<Launch> {
+pub fn launch_spec(room: &CommandContext, store: &StoreLocation) -> anyhow::Result<MeasuringProgram> {
     let program = std::env::current_exe().context("cannot tell which program this is")?;
     let mut flags: Vec<OsString> = Vec::new();
     let setting = room.settings.get("store");
     match (store, setting) {
-        (Location::Sqlite(path), _) => {
+        (StoreLocation::Sqlite(path), _) => {
             flags
                 .extend(["--store".into(), absolute(path).context("cannot tell where the store is")?.into()]);
         }
         // A server's address may have a password: it is handed on only by the way it came.
-        (_, Some(setting)) if matches!(setting.origin, Origin::Flag(_)) => {
+        (_, Some(setting)) if matches!(setting.origin, SettingOrigin::Flag(_)) => {
             flags.extend(["--store".into(), setting.value.clone().unwrap_or_default().into()]);
         }
         _ => {}
@@ -67,5 +67,5 @@ pub fn launch(room: &Room, store: &Location) -> anyhow::Result<Launch> {
         ]);
     }
     let hidden = ["METIER_TOKEN", "METIER_CONFIG", "METIER_OUTPUT", "METIER_QUIET"];
-    Ok(Launch { program, flags, hidden: hidden.into_iter().map(OsString::from).collect() })
+    Ok(MeasuringProgram { program, flags, hidden: hidden.into_iter().map(OsString::from).collect() })
 }

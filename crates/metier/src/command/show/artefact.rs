@@ -3,17 +3,24 @@
 use std::io::IsTerminal;
 use std::path::Path;
 
-use metier_store::Store;
+use metier_store::RecordStore;
 use metier_types::Run;
 
-use crate::command::Room;
-use crate::exit::usage;
-use crate::output::{Destination, printable};
+use crate::command::CommandContext;
+use crate::exit::usage_error;
+use crate::output::{OutputFile, printable_text};
 
 /// Writes the file of that name out.
-pub fn write(room: &Room, store: &Store, run: &Run, name: &str, save: Option<&Path>) -> anyhow::Result<()> {
+pub fn write_artefact(
+    room: &CommandContext,
+    store: &RecordStore,
+    run: &Run,
+    name: &str,
+    save: Option<&Path>,
+) -> anyhow::Result<()> {
     let Some(file) = run.artefacts.iter().find(|file| file.name == name) else {
-        let known: Vec<String> = run.artefacts.iter().take(50).map(|file| printable(&file.name)).collect();
+        let known: Vec<String> =
+            run.artefacts.iter().take(50).map(|file| printable_text(&file.name)).collect();
         let want = if known.is_empty() {
             "it has none".to_string()
         } else {
@@ -22,19 +29,19 @@ pub fn write(room: &Room, store: &Store, run: &Run, name: &str, save: Option<&Pa
         anyhow::bail!("run {} has no file {name:?}; {want}", run.id.short());
     };
     if let Some(path) = save {
-        let mut destination = Destination::open("--save", path)?;
-        store.artefact(&file.digest, &mut destination)?;
+        let mut destination = OutputFile::open("--save", path)?;
+        store.read_artefact(&file.digest, &mut destination)?;
         destination.commit()?;
         room.console.note(format!("{} written to {}", file.size_bytes, path.display()));
         return Ok(());
     }
     let is_text = file.media_type.starts_with("text/") || file.media_type.contains("json");
     if !is_text && std::io::stdout().is_terminal() {
-        return Err(usage(format!(
+        return Err(usage_error(format!(
             "{} is {}, which is not for a terminal; want --save FILE, or redirect stdout",
-            printable(&file.name),
-            printable(&file.media_type)
+            printable_text(&file.name),
+            printable_text(&file.media_type)
         )));
     }
-    room.console.data(|out| Ok(store.artefact(&file.digest, out).map(|_| ())?))
+    room.console.write_data(|out| Ok(store.read_artefact(&file.digest, out).map(|_| ())?))
 }

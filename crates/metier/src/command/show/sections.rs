@@ -2,59 +2,61 @@
 
 use std::collections::BTreeMap;
 
-use metier_types::{Process, ProcessSource, ProcessTree, Run, Series, Unit};
+use metier_types::{ColumnUnit, ProcessRecord, ProcessSource, ProcessTree, Run, Series};
 
-use crate::output::{Cell, Paint, Table, figures, plain, printable, sparkline, stages};
+use crate::output::{
+    StreamPaint, TableCell, TextTable, csv_cell, figures, printable_text, sparkline, stages,
+};
 use crate::time;
 
 /// Processes that the summary of a run lists.
-const TOP: usize = 5;
+const MAX_TOP_PROCESSES: usize = 5;
 /// Processes that the tree lists at most.
-const MOST: usize = 10_000;
+const MAX_TREE_ROWS: usize = 10_000;
 /// Files that are listed.
-const FILES: usize = 100;
+const MAX_FILES: usize = 100;
 /// Width of the time line.
-const WIDTH: usize = 60;
+const BAR_WIDTH: usize = 60;
 
 /// Everything about a run.
-pub fn whole(run: &Run, line: Option<&Series>, tree: Option<&ProcessTree>, paint: Paint) -> String {
-    let mut text = format!("{}\n\n{}", paint.bold(&metier_measure::verdict(run)), head(run, paint));
-    for section in figures::sections(run) {
+pub fn run_text(run: &Run, line: Option<&Series>, tree: Option<&ProcessTree>, paint: StreamPaint) -> String {
+    let mut text = format!("{}\n\n{}", paint.bold(&metier_measure::verdict(run)), run_head(run, paint));
+    for section in figures::run_sections(run) {
         text.push_str(&format!("\n{}\n", paint.bold(section.title)));
-        let mut table = Table::default().indented(2);
+        let mut table = TextTable::default().indented(2);
         for figure in section.figures {
-            let mark = figures::mark(run, figure.path);
-            table.row(vec![
-                Cell::text(figure.label),
-                Cell::number(figure.value),
-                Cell::text(mark).styled(Paint::yellow),
+            let mark = figures::quality_mark(run, figure.path);
+            table.add_row(vec![
+                TableCell::text(figure.label),
+                TableCell::number(figure.value),
+                TableCell::text(mark).styled(StreamPaint::yellow),
             ]);
         }
         text.push_str(&table.render(paint));
         if section.title == "Energy" {
-            text.push_str(&meters(run, paint));
+            text.push_str(&meters_table(run, paint));
         }
     }
-    text.push_str(&gpus(run, paint));
-    text.push_str(&application(run, paint));
-    if let Some(drawn) = line.map(|line| pictures(line, paint)).filter(|drawn| !drawn.is_empty()) {
+    text.push_str(&gpus_table(run, paint));
+    text.push_str(&application_text(run, paint));
+    if let Some(drawn) = line.map(|line| timeline_bars(line, paint)).filter(|drawn| !drawn.is_empty()) {
         text.push_str(&format!("\n{}\n{drawn}", paint.bold("Time line")));
     }
     if let Some(tree) = tree.filter(|tree| !tree.processes.is_empty()) {
         text.push_str(&format!(
             "\n{}\n{}",
             paint.bold(&format!("Processes: {}", tree.total)),
-            top(tree, paint)
+            top_processes(tree, paint)
         ));
     }
-    let files: Vec<_> = run.artefacts.iter().filter(|file| file.name != ProcessTree::ARTEFACT).collect();
+    let files: Vec<_> = run.artefacts.iter().filter(|file| file.name != ProcessTree::ARTEFACT_NAME).collect();
     if !files.is_empty() {
-        let mut table = Table::default().indented(2);
-        for file in files.iter().take(FILES) {
-            table.row(vec![
-                Cell::text(&file.name).at_most(60),
-                Cell::number(file.size_bytes.to_string()),
-                Cell::text(&file.media_type).styled(Paint::dim),
+        let mut table = TextTable::default().indented(2);
+        for file in files.iter().take(MAX_FILES) {
+            table.add_row(vec![
+                TableCell::text(&file.name).truncated(60),
+                TableCell::number(file.size_bytes.to_string()),
+                TableCell::text(&file.media_type).styled(StreamPaint::dim),
             ]);
         }
         text.push_str(&format!("\n{}\n{}", paint.bold("Files (--artefact NAME)"), table.render(paint)));
@@ -66,25 +68,25 @@ pub fn whole(run: &Run, line: Option<&Series>, tree: Option<&ProcessTree>, paint
         });
     }
     if !run.missing.is_empty() {
-        text.push_str(&format!("\n{}\n{}", paint.bold("Not measured"), missing(run, paint)));
+        text.push_str(&format!("\n{}\n{}", paint.bold("Not measured"), missing_text(run, paint)));
     }
     text.push_str(&format!("\n{}\n", paint.dim(figures::LEGEND)));
     text
 }
 
-fn head(run: &Run, paint: Paint) -> String {
-    let mut table = Table::default();
+fn run_head(run: &Run, paint: StreamPaint) -> String {
+    let mut table = TextTable::default();
     let mut row = |label: &str, value: String| {
         if !value.is_empty() {
-            table.row(vec![Cell::text(label).styled(Paint::dim), Cell::text(value)]);
+            table.add_row(vec![TableCell::text(label).styled(StreamPaint::dim), TableCell::text(value)]);
         }
     };
     row("run", run.id.to_string());
     row("workload", run.workload.name.clone());
     row("command", metier_report::shell_words(&run.context.command));
     row("device", run.device.name.clone());
-    row("started", time::local(run.started));
-    row("ended", ending(run));
+    row("started", time::local_time(run.started));
+    row("ended", ending_text(run));
     row("tags", run.tags.join(", "));
     if run.context.repetitions > 1 {
         let which = if run.context.warmup { "warm-up " } else { "" };
@@ -95,12 +97,12 @@ fn head(run: &Run, paint: Paint) -> String {
     }
     row("folder", run.context.working_directory.clone().unwrap_or_default());
     row("input", run.context.input.clone().unwrap_or_default());
-    row("method", run.context.method.map(method).unwrap_or_default().to_string());
+    row("method", run.context.method.map(method_text).unwrap_or_default().to_string());
     table.render(paint)
 }
 
-fn ending(run: &Run) -> String {
-    let mut text = figures::ending(run.state, run.exit.as_ref());
+fn ending_text(run: &Run) -> String {
+    let mut text = figures::ending_word(run.state, run.exit.as_ref());
     if let Some(exit) = &run.exit {
         if let Some(by) = &exit.ended_by {
             text.push_str(&format!(", ended by {by}"));
@@ -112,21 +114,21 @@ fn ending(run: &Run) -> String {
     text
 }
 
-fn method(method: metier_types::Method) -> &'static str {
-    use metier_types::Method;
+fn method_text(method: metier_types::AccountingMethod) -> &'static str {
+    use metier_types::AccountingMethod;
     match method {
-        Method::CgroupV2 => "control group of its own (version 2)",
-        Method::CgroupV1 => "control groups of its own (version 1)",
-        Method::CgroupHybrid => "control groups of its own (version 1, with version 2 beside it)",
-        Method::SystemdScope => "systemd scope of its own",
-        Method::Container => "the control group of its container",
-        Method::Wait4 => "wait4 and a child subreaper",
+        AccountingMethod::CgroupV2 => "control group of its own (version 2)",
+        AccountingMethod::CgroupV1 => "control groups of its own (version 1)",
+        AccountingMethod::CgroupHybrid => "control groups of its own (version 1, with version 2 beside it)",
+        AccountingMethod::SystemdScope => "systemd scope of its own",
+        AccountingMethod::Container => "the control group of its container",
+        AccountingMethod::Wait4 => "wait4 and a child subreaper",
         _ => "unknown to this version",
     }
 }
 
-fn meters(run: &Run, paint: Paint) -> String {
-    let mut table = Table::default().indented(2);
+fn meters_table(run: &Run, paint: StreamPaint) -> String {
+    let mut table = TextTable::default().indented(2);
     for meter in &run.energy.meters {
         let name = format!(
             "{} ({}{})",
@@ -134,57 +136,64 @@ fn meters(run: &Run, paint: Paint) -> String {
             meter.source,
             if meter.counted { "" } else { ", part of another" }
         );
-        table.row(vec![Cell::text(name).styled(Paint::dim), Cell::number(meter.told())]);
+        table.add_row(vec![
+            TableCell::text(name).styled(StreamPaint::dim),
+            TableCell::number(meter.format_energy()),
+        ]);
     }
     table.render(paint)
 }
 
-fn gpus(run: &Run, paint: Paint) -> String {
+fn gpus_table(run: &Run, paint: StreamPaint) -> String {
     if run.gpus.is_empty() {
         return String::new();
     }
-    let mut table = Table::default().indented(2);
+    let mut table = TextTable::default().indented(2);
     for gpu in &run.gpus {
-        table.row(vec![
-            Cell::text(&gpu.name),
-            Cell::quantity(gpu.mean_utilisation_ratio),
-            Cell::quantity(gpu.peak_memory_bytes),
-            Cell::quantity(gpu.energy_joules),
+        table.add_row(vec![
+            TableCell::text(&gpu.name),
+            TableCell::quantity(gpu.mean_utilisation_ratio),
+            TableCell::quantity(gpu.peak_memory_bytes),
+            TableCell::quantity(gpu.energy_joules),
         ]);
     }
     format!("\n{}\n{}", paint.bold("GPU: busy, peak memory, energy"), table.render(paint))
 }
 
 /// What the application said of itself, and how listening went.
-fn application(run: &Run, paint: Paint) -> String {
-    let Some(went) = stages::intake(run) else { return String::new() };
-    let table = stages::table(run, usize::MAX, paint);
+fn application_text(run: &Run, paint: StreamPaint) -> String {
+    let Some(went) = stages::intake_line(run) else { return String::new() };
+    let table = stages::stages_table(run, usize::MAX, paint);
     let examples = run.intake.iter().flat_map(|intake| &intake.examples);
     let examples: String = examples
-        .map(|example| format!("  {} {}\n", paint.dim("not understood:"), printable(example)))
+        .map(|example| format!("  {} {}\n", paint.dim("not understood:"), printable_text(example)))
         .collect();
     format!("\n{}\n{table}  {}\n{examples}", paint.bold("Stages of the application"), paint.dim(&went))
 }
 
 /// CPU and memory over time.
-fn pictures(line: &Series, paint: Paint) -> String {
-    let mut table = Table::default().indented(2);
+fn timeline_bars(line: &Series, paint: StreamPaint) -> String {
+    let mut table = TextTable::default().indented(2);
     for name in ["cpu", "memory"] {
         let Some(column) = line.column(name) else { continue };
-        let Some(drawn) = sparkline::draw(line, column, WIDTH) else { continue };
+        let Some(drawn) = sparkline::draw_sparkline(line, column, BAR_WIDTH) else { continue };
         let most = match (name, column.unit) {
             // Nanoseconds of CPU time a second are cores.
-            ("cpu", Unit::Nanoseconds) => format!("most {:.2} cores", drawn.most / 1e9),
-            ("cpu", Unit::Seconds) => format!("most {:.2} cores", drawn.most),
+            ("cpu", ColumnUnit::Nanoseconds) => format!("most {:.2} cores", drawn.most / 1e9),
+            ("cpu", ColumnUnit::Seconds) => format!("most {:.2} cores", drawn.most),
             (_, unit) => format!("most {}", unit.text(drawn.most)),
         };
-        table.row(vec![Cell::text(name), Cell::text(drawn.bars).styled(Paint::cyan), Cell::text(most)]);
+        table.add_row(vec![
+            TableCell::text(name),
+            TableCell::text(drawn.bars).styled(StreamPaint::cyan),
+            TableCell::text(most),
+        ]);
     }
     table.render(paint)
 }
 
 /// What could not be measured. Fields with one and the same reason stand together.
-pub fn missing(run: &Run, paint: Paint) -> String {
+pub fn missing_text(run: &Run, paint: StreamPaint) -> String {
     let mut reasons: BTreeMap<String, (Vec<&str>, Option<&str>)> = BTreeMap::new();
     for (field, missing) in &run.missing {
         let entry = reasons.entry(missing.reason.clone()).or_insert((Vec::new(), missing.fix.as_deref()));
@@ -200,7 +209,7 @@ pub fn missing(run: &Run, paint: Paint) -> String {
     text
 }
 
-fn row_of(process: &Process, depth: usize) -> Vec<Cell> {
+fn process_row(process: &ProcessRecord, depth: usize) -> Vec<TableCell> {
     let what = process.command.as_deref().filter(|command| !command.is_empty()).unwrap_or(&process.name);
     let ended = match (process.exit_code, process.signal) {
         (_, Some(signal)) => format!("signal {signal}"),
@@ -209,38 +218,38 @@ fn row_of(process: &Process, depth: usize) -> Vec<Cell> {
         (None, None) => String::new(),
     };
     vec![
-        Cell::number(process.pid.to_string()).styled(Paint::dim),
-        Cell::number(process.started_seconds.to_string()).styled(Paint::dim),
-        Cell::quantity(process.ended_seconds.map(|ended| ended - process.started_seconds)),
-        Cell::quantity(process.cpu_seconds),
-        Cell::quantity(process.peak_resident_bytes),
-        Cell::text(ended),
-        Cell::text(format!("{}{what}", "  ".repeat(depth))).at_most(80),
+        TableCell::number(process.pid.to_string()).styled(StreamPaint::dim),
+        TableCell::number(process.started_seconds.to_string()).styled(StreamPaint::dim),
+        TableCell::quantity(process.ended_seconds.map(|ended| ended - process.started_seconds)),
+        TableCell::quantity(process.cpu_seconds),
+        TableCell::quantity(process.peak_resident_bytes),
+        TableCell::text(ended),
+        TableCell::text(format!("{}{what}", "  ".repeat(depth))).truncated(80),
     ]
 }
 
-const HEADER: [&str; 7] = ["PID", "START", "LIVED", "CPU", "PEAK", "END", "COMMAND"];
+const PROCESS_HEADER: [&str; 7] = ["PID", "START", "LIVED", "CPU", "PEAK", "END", "COMMAND"];
 
-fn top(tree: &ProcessTree, paint: Paint) -> String {
-    let cpu = |process: &Process| process.cpu_seconds.map_or(-1.0, |seconds| seconds.get());
-    let mut processes: Vec<&Process> = tree.processes.iter().collect();
+fn top_processes(tree: &ProcessTree, paint: StreamPaint) -> String {
+    let cpu = |process: &ProcessRecord| process.cpu_seconds.map_or(-1.0, |seconds| seconds.get());
+    let mut processes: Vec<&ProcessRecord> = tree.processes.iter().collect();
     processes.sort_by(|a, b| cpu(b).total_cmp(&cpu(a)).then(a.pid.cmp(&b.pid)));
-    let mut table = Table::with_header(&HEADER).indented(2);
-    processes.iter().take(TOP).for_each(|process| table.row(row_of(process, 0)));
+    let mut table = TextTable::with_header(&PROCESS_HEADER).indented(2);
+    processes.iter().take(MAX_TOP_PROCESSES).for_each(|process| table.add_row(process_row(process, 0)));
     let mut text = table.render(paint);
-    if tree.total > TOP as u64 {
+    if tree.total > MAX_TOP_PROCESSES as u64 {
         text.push_str(&format!("  {}\n", paint.dim("most CPU time first; --processes shows all")));
     }
     text
 }
 
 /// All processes, children under their parents.
-pub fn tree(tree: &ProcessTree, paint: Paint) -> String {
+pub fn process_tree_text(tree: &ProcessTree, paint: StreamPaint) -> String {
     // A pid can come back within a run, so children belong to the latest of that pid that started before them.
     let mut children: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
     for (at, process) in tree.processes.iter().enumerate() {
         let parent = process.parent.and_then(|pid| {
-            let before = |(_, other): &(usize, &Process)| {
+            let before = |(_, other): &(usize, &ProcessRecord)| {
                 other.pid == pid && other.started_seconds <= process.started_seconds
             };
             let candidates = tree.processes.iter().enumerate().filter(|(i, _)| *i != at).filter(before);
@@ -250,14 +259,15 @@ pub fn tree(tree: &ProcessTree, paint: Paint) -> String {
         });
         children.entry(parent).or_default().push(at);
     }
-    let mut table = Table::with_header(&HEADER);
+    let mut table = TextTable::with_header(&PROCESS_HEADER);
     let mut shown = vec![false; tree.processes.len()];
-    let mut stack: Vec<(usize, usize)> = roots(&children).into_iter().rev().map(|at| (at, 0)).collect();
+    let mut stack: Vec<(usize, usize)> =
+        root_processes(&children).into_iter().rev().map(|at| (at, 0)).collect();
     while let Some((at, depth)) = stack.pop() {
-        if std::mem::replace(&mut shown[at], true) || table.len() > MOST {
+        if std::mem::replace(&mut shown[at], true) || table.len() > MAX_TREE_ROWS {
             continue;
         }
-        table.row(row_of(&tree.processes[at], depth.min(20)));
+        table.add_row(process_row(&tree.processes[at], depth.min(20)));
         stack.extend(children.get(&Some(at)).into_iter().flatten().rev().map(|child| (*child, depth + 1)));
     }
     let mut text = table.render(paint);
@@ -271,7 +281,7 @@ pub fn tree(tree: &ProcessTree, paint: Paint) -> String {
     text
 }
 
-fn roots(children: &BTreeMap<Option<usize>, Vec<usize>>) -> Vec<usize> {
+fn root_processes(children: &BTreeMap<Option<usize>, Vec<usize>>) -> Vec<usize> {
     children.get(&None).cloned().unwrap_or_default()
 }
 
@@ -281,7 +291,7 @@ pub const PROCESS_COLUMNS: &str = "\
     written_bytes,end";
 
 /// A process as a row of CSV.
-pub fn process_cells(process: &Process) -> Vec<String> {
+pub fn process_cells(process: &ProcessRecord) -> Vec<String> {
     let end = match (process.exit_code, process.signal) {
         (_, Some(signal)) => format!("signal {signal}"),
         (Some(code), None) => code.to_string(),
@@ -289,15 +299,15 @@ pub fn process_cells(process: &Process) -> Vec<String> {
     };
     vec![
         process.pid.to_string(),
-        plain(process.parent),
+        csv_cell(process.parent),
         process.name.clone(),
         process.command.clone().unwrap_or_default(),
         process.started_seconds.get().to_string(),
-        plain(process.ended_seconds.map(|x| x.get())),
-        plain(process.cpu_seconds.map(|x| x.get())),
-        plain(process.peak_resident_bytes.map(|x| x.get())),
-        plain(process.read_bytes.map(|x| x.get())),
-        plain(process.written_bytes.map(|x| x.get())),
+        csv_cell(process.ended_seconds.map(|x| x.get())),
+        csv_cell(process.cpu_seconds.map(|x| x.get())),
+        csv_cell(process.peak_resident_bytes.map(|x| x.get())),
+        csv_cell(process.read_bytes.map(|x| x.get())),
+        csv_cell(process.written_bytes.map(|x| x.get())),
         end,
     ]
 }

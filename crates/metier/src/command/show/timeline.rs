@@ -1,79 +1,83 @@
 //! A run's time line: as one table of all series by time (CSV), or as pictures (for people).
 
-use metier_types::{Column, Kind, Series, Values};
+use metier_types::{ColumnKind, ColumnValues, Series, SeriesColumn};
 
-use crate::output::{Cell, Paint, Table, sparkline, word_of};
+use crate::output::{StreamPaint, TableCell, TextTable, serialised_word, sparkline};
 
 /// Width of a picture.
-const WIDTH: usize = 60;
+const BAR_WIDTH: usize = 60;
 
 /// The columns of all series, each with the place of its series.
-fn columns(series: &[Series]) -> impl Iterator<Item = (usize, &Column)> {
-    series.iter().enumerate().flat_map(|(at, one)| one.columns.iter().map(move |column| (at, column)))
+fn columns(series: &[Series]) -> impl Iterator<Item = (usize, &SeriesColumn)> {
+    series.iter().enumerate().flat_map(|(at, series)| series.columns.iter().map(move |column| (at, column)))
 }
 
 /// `seconds`, then each column as `series.column_unit`.
-pub fn header(series: &[Series]) -> Vec<String> {
-    let name = |(at, column): (usize, &Column)| {
-        format!("{}.{}_{}", series[at].name, column.name, word_of(&column.unit))
+pub fn csv_header(series: &[Series]) -> Vec<String> {
+    let name = |(at, column): (usize, &SeriesColumn)| {
+        format!("{}.{}_{}", series[at].name, column.name, serialised_word(&column.unit))
     };
     std::iter::once("seconds".to_string()).chain(columns(series).map(name)).collect()
 }
 
 /// One row for each time at which any series has one.
-pub fn rows(series: &[Series]) -> impl Iterator<Item = Vec<String>> {
+pub fn csv_rows(series: &[Series]) -> impl Iterator<Item = Vec<String>> {
     let mut next = vec![0usize; series.len()];
     std::iter::from_fn(move || {
         let times = |at: usize| series[at].times.get(next[at]).copied();
         let now = (0..series.len()).filter_map(times).min()?;
         let here: Vec<bool> = (0..series.len()).map(|at| times(at) == Some(now)).collect();
-        let cell = |(at, column): (usize, &Column)| match here[at] {
-            true => value(column, next[at]),
+        let cell = |(at, column): (usize, &SeriesColumn)| match here[at] {
+            true => cell_value(column, next[at]),
             false => String::new(),
         };
-        let row = std::iter::once(seconds(now)).chain(columns(series).map(cell)).collect();
+        let row = std::iter::once(exact_seconds(now)).chain(columns(series).map(cell)).collect();
         next.iter_mut().zip(&here).for_each(|(row, here)| *row += usize::from(*here));
         Some(row)
     })
 }
 
 /// Nanoseconds as seconds, without losing any.
-fn seconds(nanoseconds: i64) -> String {
+fn exact_seconds(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let whole = nanoseconds.unsigned_abs();
     format!("{sign}{}.{:09}", whole / 1_000_000_000, whole % 1_000_000_000)
 }
 
-fn value(column: &Column, row: usize) -> String {
+fn cell_value(column: &SeriesColumn, row: usize) -> String {
     if u32::try_from(row).is_ok_and(|row| column.absent.binary_search(&row).is_ok()) {
         return String::new();
     }
     match &column.values {
-        Values::Integer(values) => values.get(row).map(i64::to_string).unwrap_or_default(),
-        Values::Float(values) => values.get(row).map(f64::to_string).unwrap_or_default(),
+        ColumnValues::Integer(values) => values.get(row).map(i64::to_string).unwrap_or_default(),
+        ColumnValues::Float(values) => values.get(row).map(f64::to_string).unwrap_or_default(),
     }
 }
 
 /// Each column as a picture with its largest value.
-pub fn table(series: &[Series], paint: Paint) -> String {
+pub fn series_table(series: &[Series], paint: StreamPaint) -> String {
     let mut text = String::new();
-    for one in series {
-        let span = one.times.last().zip(one.times.first()).map_or(0, |(last, first)| last - first);
+    for series in series {
+        let span = series.times.last().zip(series.times.first()).map_or(0, |(last, first)| last - first);
         let rows = format!(
             "{}: {} rows over {}",
-            one.name,
-            one.times.len(),
+            series.name,
+            series.times.len(),
             metier_types::Seconds(span as f64 / 1e9)
         );
         text.push_str(&format!("{}\n", paint.bold(&rows)));
-        let mut table = Table::default().indented(2);
-        for column in &one.columns {
-            let per = if column.kind == Kind::Counter { " /s" } else { "" };
-            let (bars, most) = match sparkline::draw(one, column, WIDTH) {
+        let mut table = TextTable::default().indented(2);
+        for column in &series.columns {
+            let per = if column.kind == ColumnKind::Counter { " /s" } else { "" };
+            let (bars, most) = match sparkline::draw_sparkline(series, column, BAR_WIDTH) {
                 Some(line) => (line.bars, format!("most {}{per}", column.unit.text(line.most))),
                 None => (String::new(), "too few samples".to_string()),
             };
-            table.row(vec![Cell::text(&column.name), Cell::text(bars).styled(Paint::cyan), Cell::text(most)]);
+            table.add_row(vec![
+                TableCell::text(&column.name),
+                TableCell::text(bars).styled(StreamPaint::cyan),
+                TableCell::text(most),
+            ]);
         }
         text.push_str(&table.render(paint));
     }
@@ -83,10 +87,10 @@ pub fn table(series: &[Series], paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use metier_types::{RunId, Unit};
+    use metier_types::{ColumnUnit, RunId};
 
-    fn column(name: &str, values: Values, absent: Vec<u32>) -> Column {
-        Column { name: name.into(), kind: Kind::Gauge, unit: Unit::Bytes, values, absent }
+    fn column(name: &str, values: ColumnValues, absent: Vec<u32>) -> SeriesColumn {
+        SeriesColumn { name: name.into(), kind: ColumnKind::Gauge, unit: ColumnUnit::Bytes, values, absent }
     }
 
     #[test]
@@ -94,18 +98,18 @@ mod tests {
         let run = RunId::new();
         let fast = Series {
             times: vec![0, 100_000_000, 200_000_000],
-            columns: vec![column("memory", Values::Integer(vec![1, 2, 3]), vec![1])],
+            columns: vec![column("memory", ColumnValues::Integer(vec![1, 2, 3]), vec![1])],
             ..Series::new(run, "use")
         };
         let slow = Series {
             times: vec![0, 150_000_000],
-            columns: vec![column("free", Values::Float(vec![0.5, f64::NAN]), vec![])],
+            columns: vec![column("free", ColumnValues::Float(vec![0.5, f64::NAN]), vec![])],
             ..Series::new(run, "host")
         };
         let mut both = [fast, slow];
         both.iter_mut().for_each(Series::mask_infinities);
-        assert_eq!(header(&both), ["seconds", "use.memory_bytes", "host.free_bytes"]);
-        let rows: Vec<_> = rows(&both).map(|row| row.join(",")).collect();
+        assert_eq!(csv_header(&both), ["seconds", "use.memory_bytes", "host.free_bytes"]);
+        let rows: Vec<_> = csv_rows(&both).map(|row| row.join(",")).collect();
         assert_eq!(rows, ["0.000000000,1,0.5", "0.100000000,,", "0.150000000,,", "0.200000000,3,"]);
     }
 }

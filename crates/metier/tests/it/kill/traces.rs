@@ -60,7 +60,7 @@ pub fn is_there(pid: i32) -> bool {
 }
 
 fn stat_of(pid: i32) -> Option<ProcessStat<'static>> {
-    proc_stat::read(Path::new("/proc"), pid as u32)
+    proc_stat::read_process(Path::new("/proc"), pid as u32)
 }
 
 /// The launcher that a measuring program has started.

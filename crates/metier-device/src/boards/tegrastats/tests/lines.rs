@@ -3,7 +3,7 @@
 
 use metier_types::{Bytes, Celsius, Hertz, Watts};
 
-use super::super::super::{Blocks, Core, Temperature};
+use super::super::super::{BoardCore, BoardTemperature, FreeBlocks};
 use super::*;
 
 const EXPECTED: &str = include_str!("../../../../tests/fixtures/boards/lines_expected.tsv");
@@ -11,7 +11,7 @@ const EXPECTED: &str = include_str!("../../../../tests/fixtures/boards/lines_exp
 const COUNT: (usize, usize) = (15, 546);
 
 /// The fields of a line in the columns of the table, without its id and name. No field is omitted.
-fn fields(line: &Line) -> Vec<String> {
+fn fields(line: &TegrastatsLine) -> Vec<String> {
     let board = &line.board;
     assert_eq!(board.throttling, None);
     vec![
@@ -40,9 +40,9 @@ fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
 }
 
 /// `used/total`, then `,NxSIZE` of the largest free blocks and `,cached SIZE`.
-fn memory(memory: &Memory) -> String {
+fn memory(memory: &BoardMemory) -> String {
     let mut text = format!("{}/{}", bytes(memory.used_bytes), bytes(memory.total_bytes));
-    if let Some(Blocks { count, size_bytes }) = memory.largest_free {
+    if let Some(FreeBlocks { count, size_bytes }) = memory.largest_free {
         text +=
             &format!(",{}x{}", count.map_or("?".to_string(), |count| count.to_string()), bytes(size_bytes));
     }
@@ -58,11 +58,11 @@ fn bytes(Bytes(bytes): Bytes) -> String {
     }
 }
 
-fn core(core: &Core) -> String {
+fn core(core: &BoardCore) -> String {
     state(core.off, core.load_ratio, core.frequency_hertz.as_slice())
 }
 
-fn engine(engine: &Engine) -> String {
+fn engine(engine: &BoardEngine) -> String {
     format!("{}={}", engine.name, state(engine.off, engine.load_ratio, &engine.frequencies_hertz))
 }
 
@@ -80,7 +80,7 @@ fn ratio(load: Option<Ratio>) -> String {
 }
 
 /// `name=celsius`, then `,max CELSIUS` and `,placeholder`.
-fn temperature(sensor: &Temperature) -> String {
+fn temperature(sensor: &BoardTemperature) -> String {
     let celsius = |celsius: &Celsius| celsius.get().to_string();
     let largest = sensor.largest_celsius.map(|largest| format!(",max {}", celsius(&largest)));
     let placeholder = if sensor.placeholder { ",placeholder" } else { "" };
@@ -89,7 +89,7 @@ fn temperature(sensor: &Temperature) -> String {
 }
 
 /// `name=now/mean`, then `,peak WATTS`.
-fn rail(rail: &Rail) -> String {
+fn rail(rail: &PowerRail) -> String {
     let watts = |watts: &Watts| watts.get().to_string();
     let peak = rail.peak.map(|peak| format!(",peak {}", watts(&peak)));
     format!(
@@ -112,7 +112,7 @@ fn every_recorded_line_has_the_values_of_its_row() {
     for row in &rows {
         assert_eq!(row.len(), columns.len(), "{}", row[0]);
         let Some(text) = recorded::line(row[0]) else { return };
-        let got = fields(&Line::parse(&text));
+        let got = fields(&TegrastatsLine::parse(&text));
         for ((column, want), got) in columns.iter().zip(row).skip(2).zip(got) {
             if got != *want {
                 differences.push(format!("{} ({}) {column}: got {got}; want {want}", row[0], row[1]));

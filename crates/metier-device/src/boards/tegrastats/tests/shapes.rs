@@ -2,13 +2,13 @@
 
 use metier_types::{Bytes, Celsius, Hertz, Watts};
 
-use super::super::super::{Blocks, Core};
+use super::super::super::{BoardCore, FreeBlocks};
 use super::*;
 
 #[test]
 fn shapes_of_loads_and_clocks() {
     let gpu = |text: &str| {
-        let line = Line::parse(text);
+        let line = TegrastatsLine::parse(text);
         assert!(line.unknown.is_empty(), "{text}: {:?}", line.unknown);
         let gpu = line.board.gpus[0].clone();
         let clocks: Vec<f64> = gpu.frequencies_hertz.iter().map(|hertz| hertz.get() / 1e6).collect();
@@ -26,18 +26,20 @@ fn shapes_of_loads_and_clocks() {
     ] {
         assert_eq!(gpu(text), (name.to_string(), load, clocks), "{text}");
     }
-    let emc = |text: &str| Line::parse(text).board.emc.map(|emc| (emc.load_ratio, emc.frequency()));
+    let emc = |text: &str| {
+        TegrastatsLine::parse(text).board.emc.map(|emc| (emc.load_ratio, emc.highest_frequency()))
+    };
     assert_eq!(emc("EMC_FREQ 7%@408"), Some((Some(Ratio(0.07)), Some(Hertz(408e6)))));
     assert_eq!(emc("EMC_FREQ 7%"), Some((Some(Ratio(0.07)), None)));
     assert_eq!(emc("EMC_FREQ @408"), Some((None, Some(Hertz(408e6)))));
     assert_eq!(emc("EMC 7%@408"), Some((Some(Ratio(0.07)), Some(Hertz(408e6)))));
-    let both = Line::parse("GR3D_FREQ 1%@2 GR3D2_FREQ 3%@4");
+    let both = TegrastatsLine::parse("GR3D_FREQ 1%@2 GR3D2_FREQ 3%@4");
     assert_eq!(both.board.gpus.len(), 2);
 }
 
 #[test]
 fn shapes_of_engines() {
-    let line = Line::parse(
+    let line = TegrastatsLine::parse(
         "NVENC 716 NVENC 78%@166 NVDEC off NVENC0_FREQ @5 NVJPG 10 NVJPG1 off VIC 1 VIC_FREQ 20%@115 OFA 7 \
          NVDLA0 off NVDLA1 @3 PVA0_FREQ 4%@[704,705] MSENC 140 APE 25",
     );
@@ -50,7 +52,7 @@ fn shapes_of_engines() {
             let clocks: Vec<String> =
                 engine.frequencies_hertz.iter().map(|hertz| format!("{}", hertz.get() / 1e6)).collect();
             let load = engine.load_ratio.map_or("-".into(), |load| format!("{:.0}", load.get() * 100.0));
-            format!("{} {} {} {}", engine.engine(), engine.off, load, clocks.join(","))
+            format!("{} {} {} {}", engine.base_name(), engine.off, load, clocks.join(","))
         })
         .collect();
     assert_eq!(
@@ -76,13 +78,13 @@ fn shapes_of_engines() {
 
 #[test]
 fn shapes_of_cores() {
-    let cores = |text: &str| Line::parse(text).board.cores;
-    let on = |load: f64, mhz: Option<f64>| Core {
+    let cores = |text: &str| TegrastatsLine::parse(text).board.cores;
+    let on = |load: f64, mhz: Option<f64>| BoardCore {
         off: false,
         load_ratio: Some(Ratio(load / 100.0)),
         frequency_hertz: mhz.map(|mhz| Hertz(mhz * 1e6)),
     };
-    let off = Core { off: true, ..Core::default() };
+    let off = BoardCore { off: true, ..BoardCore::default() };
     assert_eq!(cores("CPU [5%@1200,off]"), [on(5.0, Some(1200.0)), off]);
     assert_eq!(cores("CPU [5%,off,0%]@918"), [on(5.0, Some(918.0)), off, on(0.0, Some(918.0))]);
     assert_eq!(cores("cpu [5%,off]@918"), [on(5.0, Some(918.0)), off]);
@@ -92,23 +94,24 @@ fn shapes_of_cores() {
 
 #[test]
 fn shapes_of_memory() {
-    let line =
-        Line::parse("RAM 3/7MB (lfb 12x512kB) CPU [1%@2] SWAP 1/2MB (cached 3MB) IRAM 4/252kB(lfb 248kB)");
+    let line = TegrastatsLine::parse(
+        "RAM 3/7MB (lfb 12x512kB) CPU [1%@2] SWAP 1/2MB (cached 3MB) IRAM 4/252kB(lfb 248kB)",
+    );
     assert!(line.unknown.is_empty(), "{:?}", line.unknown);
     let ram = line.board.ram.unwrap();
-    assert_eq!(ram.largest_free, Some(Blocks { count: Some(12), size_bytes: Bytes(512 * KB) }));
+    assert_eq!(ram.largest_free, Some(FreeBlocks { count: Some(12), size_bytes: Bytes(512 * KB) }));
     assert_eq!(line.board.swap.unwrap().cached_bytes, Some(Bytes(3 * MB)), "also behind the cores");
     let iram = line.board.iram.unwrap();
     assert_eq!((iram.used_bytes, iram.total_bytes), (Bytes(4 * KB), Bytes(252 * KB)));
-    assert_eq!(iram.largest_free, Some(Blocks { count: None, size_bytes: Bytes(248 * KB) }));
-    let bare = Line::parse("RAM 3/7MB IRAM 0/252kB(lfb kB)");
+    assert_eq!(iram.largest_free, Some(FreeBlocks { count: None, size_bytes: Bytes(248 * KB) }));
+    let bare = TegrastatsLine::parse("RAM 3/7MB IRAM 0/252kB(lfb kB)");
     assert!(bare.unknown.is_empty(), "{:?}", bare.unknown);
     assert_eq!((bare.board.ram.unwrap().largest_free, bare.board.iram.unwrap().largest_free), (None, None));
 }
 
 #[test]
 fn shapes_of_temperatures() {
-    let line = Line::parse(
+    let line = TegrastatsLine::parse(
         "CPU@31.5C gpu@-256C tj@40C/45.5C PMIC@100C cv0@-256C/-256C AO@-3.5C iwlwifi_1@42C PMIC@41.5C",
     );
     assert!(line.unknown.is_empty(), "{:?}", line.unknown);
@@ -140,10 +143,11 @@ fn shapes_of_temperatures() {
 
 #[test]
 fn shapes_of_power() {
-    let line =
-        Line::parse("VDD_IN 6140/5510 VDD_SOC 650mW/711mW VDD_CPU_CV 1mW/2mW/3mW NC 0/0 NC 0mW/0mW VDD_X NC");
+    let line = TegrastatsLine::parse(
+        "VDD_IN 6140/5510 VDD_SOC 650mW/711mW VDD_CPU_CV 1mW/2mW/3mW NC 0/0 NC 0mW/0mW VDD_X NC",
+    );
     assert!(line.unknown.is_empty(), "{:?}", line.unknown);
-    let rail = |name: &str, now: f64, mean: f64, peak: Option<f64>| Rail {
+    let rail = |name: &str, now: f64, mean: f64, peak: Option<f64>| PowerRail {
         name: name.into(),
         now: Watts(now),
         mean: Some(Watts(mean)),
@@ -161,7 +165,7 @@ fn shapes_of_power() {
 
 #[test]
 fn thor_prefers_its_input_rail_and_an_incomplete_set_has_no_total() {
-    let power = |text: &str| Line::parse(text).board.power();
+    let power = |text: &str| TegrastatsLine::parse(text).board.power();
     let thor = "VDD_GPU 1mW/1mW VDD_CPU_SOC_MSS 4165mW/4165mW VIN_SYS_5V0 4126mW/4126mW";
     assert_eq!(power(thor), Some(Watts(8.292)));
     assert_eq!(power(&format!("{thor} VIN 30000mW/30000mW")), Some(Watts(30.0)));

@@ -61,7 +61,7 @@ kernel!(f32_128, F32, "", sixteen!("fmla", ".4s", ".4s"));
 kernel!(f16_128, F16, ".arch_extension fp16", sixteen!("fmla", ".8h", ".8h"));
 kernel!(i8_dot, I8, ".arch_extension dotprod", sixteen!("sdot", ".4s", ".16b"));
 
-/// See [`super::multiply`].
+/// See [`super::multiply_kernels`].
 pub fn multiply() -> Vec<Multiply> {
     let kernel = |precision, instructions, per_pass, run| Multiply { precision, instructions, per_pass, run };
     let mut all = vec![
@@ -101,12 +101,12 @@ fn read_128(bytes: &[u8]) {
     }
 }
 
-/// See [`super::read`].
+/// See [`super::passport_reader`].
 pub fn read() -> Read {
     Read { instructions: "NEON", run: read_128 }
 }
 
-/// See [`super::chase`].
+/// See [`super::chase_pointers`].
 ///
 /// # Safety
 /// Every line reachable from `start` links to another live line.

@@ -17,31 +17,31 @@ mod portable;
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 use portable as own;
 
-use metier_types::Precision;
+use metier_types::NumberPrecision;
 
 /// Size of a cache line, or a small multiple; accesses this far apart never share one.
-pub const LINE: usize = 64;
+pub const CACHE_LINE_BYTES: usize = 64;
 
 /// A cache line that links to the next one.
 #[repr(C, align(64))]
 #[derive(Debug, Clone, Copy)]
-pub struct Line {
+pub struct CacheLine {
     /// Address of the next line.
-    pub next: *const Line,
-    rest: [u8; LINE - size_of::<*const Line>()],
+    pub next: *const CacheLine,
+    rest: [u8; CACHE_LINE_BYTES - size_of::<*const CacheLine>()],
 }
 
-impl Line {
+impl CacheLine {
     /// A line without a link.
     pub const fn empty() -> Self {
-        Self { next: std::ptr::null(), rest: [0; LINE - size_of::<*const Line>()] }
+        Self { next: std::ptr::null(), rest: [0; CACHE_LINE_BYTES - size_of::<*const CacheLine>()] }
     }
 }
 
 /// A loop of independent multiply-adds in registers.
 #[derive(Clone, Copy)]
-pub struct Multiply {
-    pub precision: Precision,
+pub struct MultiplyKernel {
+    pub precision: NumberPrecision,
     pub instructions: &'static str,
     /// Multiply-adds per pass.
     pub per_pass: u64,
@@ -51,24 +51,24 @@ pub struct Multiply {
 
 /// A loop that reads memory sequentially.
 #[derive(Clone, Copy)]
-pub struct Read {
+pub struct ReadKernel {
     pub instructions: &'static str,
-    /// Reads all whole blocks of [`Read::BLOCK`] bytes and skips the incomplete last one.
+    /// Reads all whole blocks of [`ReadKernel::BLOCK_BYTES`] bytes and skips the incomplete last one.
     pub run: fn(&[u8]),
 }
 
-impl Read {
+impl ReadKernel {
     /// Bytes read in one loop iteration.
-    pub const BLOCK: usize = 512;
+    pub const BLOCK_BYTES: usize = 512;
 }
 
 /// The widest loop for each precision that this processor supports.
-pub fn multiply() -> Vec<Multiply> {
+pub fn multiply_kernels() -> Vec<MultiplyKernel> {
     own::multiply()
 }
 
 /// The widest loads that this processor supports.
-pub fn read() -> Read {
+pub fn read_kernel() -> ReadKernel {
     own::read()
 }
 
@@ -76,7 +76,7 @@ pub fn read() -> Read {
 ///
 /// # Safety
 /// Every line reachable from `start` links to another live line.
-pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
+pub unsafe fn chase_pointers(start: &CacheLine, steps: u64) -> *const CacheLine {
     // SAFETY: the caller gives the same guarantee.
     unsafe { own::chase(start, steps) }
 }
@@ -90,15 +90,16 @@ mod tests {
 
     #[test]
     fn every_loop_that_this_processor_has_runs_and_ends() {
-        for kernel in multiply().into_iter().chain(portable::multiply()) {
+        for kernel in multiply_kernels().into_iter().chain(portable::multiply()) {
             (kernel.run)(0);
             (kernel.run)(1);
             (kernel.run)(1000);
             assert!(kernel.per_pass >= 4, "{}", kernel.instructions);
         }
-        let precisions: Vec<Precision> = multiply().iter().map(|kernel| kernel.precision).collect();
+        let precisions: Vec<NumberPrecision> =
+            multiply_kernels().iter().map(|kernel| kernel.precision).collect();
         assert!(
-            precisions.contains(&Precision::F64) && precisions.contains(&Precision::F32),
+            precisions.contains(&NumberPrecision::F64) && precisions.contains(&NumberPrecision::F32),
             "{precisions:?}"
         );
         let mut once = precisions.clone();
@@ -108,8 +109,8 @@ mod tests {
 
     #[test]
     fn reading_takes_any_length_and_alignment() {
-        let bytes = vec![1_u8; 4 * Read::BLOCK + 100];
-        for kernel in [read(), portable::read()] {
+        let bytes = vec![1_u8; 4 * ReadKernel::BLOCK_BYTES + 100];
+        for kernel in [read_kernel(), portable::read()] {
             for (from, to) in [(0, 0), (0, 511), (0, 512), (3, 3 + 1024), (0, bytes.len()), (7, bytes.len())]
             {
                 (kernel.run)(&bytes[from..to]);
@@ -119,14 +120,15 @@ mod tests {
 
     #[test]
     fn a_chase_ends_where_its_links_lead() {
-        let mut lines = [Line::empty(); 5];
+        let mut lines = [CacheLine::empty(); 5];
         let start = lines.as_ptr();
         for (i, line) in lines.iter_mut().enumerate() {
             line.next = start.wrapping_add((i + 1) % 5);
         }
         for (steps, end) in [(0, 0), (16, 1), (32, 2), (33, 48 % 5)] {
             // SAFETY: the five lines form a ring.
-            let (ours, plain) = unsafe { (chase(&lines[0], steps), portable::chase(&lines[0], steps)) };
+            let (ours, plain) =
+                unsafe { (chase_pointers(&lines[0], steps), portable::chase(&lines[0], steps)) };
             assert_eq!((ours, plain), (start.wrapping_add(end), start.wrapping_add(end)), "{steps}");
         }
     }

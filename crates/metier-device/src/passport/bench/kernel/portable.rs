@@ -7,9 +7,9 @@
 
 use std::hint::black_box;
 
-use metier_types::Precision;
+use metier_types::NumberPrecision;
 
-use super::{CHASE_BLOCK, Line, Multiply, Read};
+use super::{CHASE_BLOCK, CacheLine, MultiplyKernel, ReadKernel};
 
 const LANES: usize = 64;
 
@@ -43,19 +43,23 @@ fn i8_plain(passes: u64) {
     }
 }
 
-/// See [`super::multiply`].
-pub fn multiply() -> Vec<Multiply> {
-    let kernel =
-        |precision, run| Multiply { precision, instructions: "plain loops", per_pass: LANES as u64, run };
+/// See [`super::multiply_kernels`].
+pub fn multiply() -> Vec<MultiplyKernel> {
+    let kernel = |precision, run| MultiplyKernel {
+        precision,
+        instructions: "plain loops",
+        per_pass: LANES as u64,
+        run,
+    };
     vec![
-        kernel(Precision::F64, f64_plain as fn(u64)),
-        kernel(Precision::F32, f32_plain),
-        kernel(Precision::I8, i8_plain),
+        kernel(NumberPrecision::F64, f64_plain as fn(u64)),
+        kernel(NumberPrecision::F32, f32_plain),
+        kernel(NumberPrecision::I8, i8_plain),
     ]
 }
 
 fn read_plain(bytes: &[u8]) {
-    for block in bytes.chunks_exact(Read::BLOCK) {
+    for block in bytes.chunks_exact(ReadKernel::BLOCK_BYTES) {
         let mut sum = 0_u64;
         let (words, _) = block.as_chunks::<8>();
         for word in words {
@@ -65,19 +69,19 @@ fn read_plain(bytes: &[u8]) {
     }
 }
 
-/// See [`super::read`].
+/// See [`super::passport_reader`].
 #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "x86-64 has wide loads; the tests compare"))]
-pub fn read() -> Read {
-    Read { instructions: "plain loops", run: read_plain }
+pub fn read() -> ReadKernel {
+    ReadKernel { instructions: "plain loops", run: read_plain }
 }
 
-/// See [`super::chase`].
+/// See [`super::chase_pointers`].
 ///
 /// # Safety
 /// Every line reachable from `start` links to another live line.
 #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "x86-64 has its own; the tests compare"))]
-pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
-    let mut at: *const Line = start;
+pub unsafe fn chase(start: &CacheLine, steps: u64) -> *const CacheLine {
+    let mut at: *const CacheLine = start;
     for _ in 0..steps.div_ceil(CHASE_BLOCK) * CHASE_BLOCK {
         // SAFETY: the caller guarantees that every link leads to a line.
         at = black_box(unsafe { (*at).next });

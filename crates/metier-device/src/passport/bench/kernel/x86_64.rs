@@ -3,20 +3,20 @@
 
 use std::arch::asm;
 
-use metier_types::Precision;
+use metier_types::NumberPrecision;
 
-use super::{CHASE_BLOCK, Line, Multiply, Read, portable};
+use super::{CHASE_BLOCK, CacheLine, MultiplyKernel, ReadKernel, portable};
 
 /// 64 bytes that all loops multiply: bit patterns of small numbers, so that sums neither overflow
 /// nor become subnormal.
 #[repr(C, align(64))]
-struct Operand<T, const N: usize>([T; N]);
+struct AvxOperand<T, const N: usize>([T; N]);
 
-static F64: Operand<f64, 8> = Operand([0.001; 8]);
-static F32: Operand<f32, 16> = Operand([0.001; 16]);
+static F64: AvxOperand<f64, 8> = AvxOperand([0.001; 8]);
+static F32: AvxOperand<f32, 16> = AvxOperand([0.001; 16]);
 /// 0.015625 as a 16-bit float.
-static F16: Operand<u16, 32> = Operand([0x2400; 32]);
-static I8: Operand<i8, 64> = Operand([1; 64]);
+static F16: AvxOperand<u16, 32> = AvxOperand([0x2400; 32]);
+static I8: AvxOperand<i8, 64> = AvxOperand([1; 64]);
 
 /// One instruction on twelve independent accumulators, enough for two units of five cycles latency
 /// each.
@@ -80,30 +80,31 @@ kernel!(f32_256, F32, "ymm", twelve!("vfmadd231ps", "ymm"));
 kernel!(i8_256_vnni, I8, "ymm", twelve!("{{vex}} vpdpbusd", "ymm"));
 kernel!(i8_256, I8, "ymm", three_steps!(("0" "4") ("1" "5") ("2" "6") ("3" "7")));
 
-/// See [`super::multiply`].
-pub fn multiply() -> Vec<Multiply> {
+/// See [`super::multiply_kernels`].
+pub fn multiply() -> Vec<MultiplyKernel> {
     let wide = is_x86_feature_detected!("avx512f");
     let middle = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    let kernel = |precision, instructions, per_pass, run| Multiply { precision, instructions, per_pass, run };
+    let kernel =
+        |precision, instructions, per_pass, run| MultiplyKernel { precision, instructions, per_pass, run };
     let mut all = Vec::new();
     if wide {
-        all.push(kernel(Precision::F64, "AVX-512", 12 * 8, f64_512 as fn(u64)));
-        all.push(kernel(Precision::F32, "AVX-512", 12 * 16, f32_512));
+        all.push(kernel(NumberPrecision::F64, "AVX-512", 12 * 8, f64_512 as fn(u64)));
+        all.push(kernel(NumberPrecision::F32, "AVX-512", 12 * 16, f32_512));
         if is_x86_feature_detected!("avx512fp16") {
-            all.push(kernel(Precision::F16, "AVX-512 FP16", 12 * 32, f16_512));
+            all.push(kernel(NumberPrecision::F16, "AVX-512 FP16", 12 * 32, f16_512));
         }
     } else if middle {
-        all.push(kernel(Precision::F64, "AVX2, FMA", 12 * 4, f64_256 as fn(u64)));
-        all.push(kernel(Precision::F32, "AVX2, FMA", 12 * 8, f32_256));
+        all.push(kernel(NumberPrecision::F64, "AVX2, FMA", 12 * 4, f64_256 as fn(u64)));
+        all.push(kernel(NumberPrecision::F32, "AVX2, FMA", 12 * 8, f32_256));
     } else {
         return portable::multiply();
     }
     if wide && is_x86_feature_detected!("avx512vnni") {
-        all.push(kernel(Precision::I8, "AVX-512 VNNI", 12 * 64, i8_512));
+        all.push(kernel(NumberPrecision::I8, "AVX-512 VNNI", 12 * 64, i8_512));
     } else if middle && is_x86_feature_detected!("avxvnni") {
-        all.push(kernel(Precision::I8, "AVX-VNNI", 12 * 32, i8_256_vnni));
+        all.push(kernel(NumberPrecision::I8, "AVX-VNNI", 12 * 32, i8_256_vnni));
     } else if middle {
-        all.push(kernel(Precision::I8, "AVX2", 4 * 32, i8_256));
+        all.push(kernel(NumberPrecision::I8, "AVX2", 4 * 32, i8_256));
     }
     all
 }
@@ -111,7 +112,7 @@ pub fn multiply() -> Vec<Multiply> {
 macro_rules! reader {
     ($name:ident, $load:literal, $register:literal, $($at:literal)*) => {
         fn $name(bytes: &[u8]) {
-            let blocks = bytes.len() / Read::BLOCK;
+            let blocks = bytes.len() / ReadKernel::BLOCK_BYTES;
             if blocks == 0 {
                 return;
             }
@@ -140,24 +141,24 @@ reader!(read_256, "vmovups", "ymm", "0" "32" "64" "96" "128" "160" "192" "224" "
 reader!(read_128, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112" "128" "144" "160" "176" "192" "208" "224" "240"
     "256" "272" "288" "304" "320" "336" "352" "368" "384" "400" "416" "432" "448" "464" "480" "496");
 
-/// See [`super::read`].
-pub fn read() -> Read {
+/// See [`super::passport_reader`].
+pub fn read() -> ReadKernel {
     if is_x86_feature_detected!("avx512f") {
-        Read { instructions: "AVX-512", run: read_512 }
+        ReadKernel { instructions: "AVX-512", run: read_512 }
     } else if is_x86_feature_detected!("avx2") {
-        Read { instructions: "AVX2", run: read_256 }
+        ReadKernel { instructions: "AVX2", run: read_256 }
     } else {
-        Read { instructions: "SSE2", run: read_128 }
+        ReadKernel { instructions: "SSE2", run: read_128 }
     }
 }
 
-/// See [`super::chase`].
+/// See [`super::chase_pointers`].
 ///
 /// # Safety
 /// Every line reachable from `start` links to another live line.
-pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
+pub unsafe fn chase(start: &CacheLine, steps: u64) -> *const CacheLine {
     let blocks = steps.div_ceil(CHASE_BLOCK);
-    let mut at: *const Line = start;
+    let mut at: *const CacheLine = start;
     if blocks == 0 {
         return at;
     }

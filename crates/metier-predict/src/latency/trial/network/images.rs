@@ -1,21 +1,25 @@
 //! Styles of networks that look at images.
 
-use metier_onnx::build::Setting::{Float, Integer, Integers, Text};
+use metier_onnx::graph_builder::AttributeValue::{Float, Integer, Integers, Text};
 
-use super::{MOST_ELEMENTS, MOST_WEIGHTS, Making};
+use super::{MAX_ELEMENTS, MAX_WEIGHTS, NetworkBuilder};
 
-impl Making {
+impl NetworkBuilder {
     pub(super) fn image(&mut self, channels: &[u64]) {
         let channels = self.chance.one_of(channels);
-        if self.chance.is(12) {
+        if self.chance.with_percent(12) {
             return self.line(channels);
         }
         let side = self.chance.one_of(&[
             24, 32, 40, 48, 56, 64, 80, 96, 104, 112, 128, 160, 192, 208, 224, 256, 320, 416, 512, 640,
         ]);
-        let width =
-            if self.chance.is(25) { (side * self.chance.one_of(&[2, 3, 5, 6])).min(960) } else { side };
-        let batch = if side <= 160 && self.chance.is(35) { self.chance.one_of(&[2, 3, 4, 8]) } else { 1 };
+        let width = if self.chance.with_percent(25) {
+            (side * self.chance.one_of(&[2, 3, 5, 6])).min(960)
+        } else {
+            side
+        };
+        let batch =
+            if side <= 160 && self.chance.with_percent(35) { self.chance.one_of(&[2, 3, 4, 8]) } else { 1 };
         let height = if channels > 64 { side.min(80) } else { side };
         let width = if channels > 64 { width.min(160) } else { width };
         self.start(&[batch, channels, height, width]);
@@ -25,8 +29,8 @@ impl Making {
     fn line(&mut self, channels: u64) {
         let tall = if channels > 3 { self.chance.size(2, 24) } else { self.chance.one_of(&[24, 32, 48, 64]) };
         let wide = self.chance.size(16, 480);
-        let most = (MOST_ELEMENTS / 4 / (channels * tall * wide)).clamp(1, 16);
-        let batch = if self.chance.is(50) { 1 } else { self.chance.size(1, most) };
+        let most = (MAX_ELEMENTS / 4 / (channels * tall * wide)).clamp(1, 16);
+        let batch = if self.chance.with_percent(50) { 1 } else { self.chance.size(1, most) };
         self.start(&[batch, channels, tall, wide]);
     }
 
@@ -50,11 +54,11 @@ impl Making {
         let stride = if is_small { (1, 1) } else { stride };
         let fan = input / group * kernel.0 * kernel.1;
         let (tall, wide) = (height.div_ceil(stride.0), width.div_ceil(stride.1));
-        if batch * out * tall * wide > MOST_ELEMENTS || out * fan > MOST_WEIGHTS {
+        if batch * out * tall * wide > MAX_ELEMENTS || out * fan > MAX_WEIGHTS {
             return;
         }
-        let weights = self.graph.weights(&[out, input / group, kernel.0, kernel.1], fan);
-        let bias = self.graph.weights(&[out], 100);
+        let weights = self.graph.add_weights(&[out, input / group, kernel.0, kernel.1], fan);
+        let bias = self.graph.add_weights(&[out], 100);
         let pad = |kernel: u64, size: u64, stride: u64| {
             let total =
                 ((size.div_ceil(stride) - 1) * stride + (kernel - 1) * dilation + 1).saturating_sub(size);
@@ -72,46 +76,47 @@ impl Making {
         ];
         let value = self.value.clone();
         let inputs: &[&str] =
-            if self.chance.is(75) { &[&value, &weights, &bias] } else { &[&value, &weights] };
-        self.value = self.graph.node("Conv", inputs, &settings);
+            if self.chance.with_percent(75) { &[&value, &weights, &bias] } else { &[&value, &weights] };
+        self.value = self.graph.encode_node("Conv", inputs, &settings);
         self.shape = vec![batch, out, tall, wide];
         self.adds += batch * out * tall * wide * fan;
-        if self.chance.is(15) {
+        if self.chance.with_percent(15) {
             self.norm();
         }
     }
 
     pub(super) fn norm(&mut self) {
         let channels = self.shape[1];
-        let one = self.graph.same(&[channels], 1.0);
-        let zero = self.graph.same(&[channels], 0.0);
+        let text = self.graph.add_filled(&[channels], 1.0);
+        let zero = self.graph.add_filled(&[channels], 0.0);
         let value = self.value.clone();
-        self.value = self.graph.node("BatchNormalization", &[&value, &one, &zero, &zero, &one], &[]);
+        self.value = self.graph.encode_node("BatchNormalization", &[&value, &text, &zero, &zero, &text], &[]);
     }
 
     pub(super) fn act(&mut self) {
         match self.chance.below(13) {
-            0..=2 => self.then("Relu", &[]),
-            3 => self.then("LeakyRelu", &[("alpha", Float(0.1))]),
+            0..=2 => self.append("Relu", &[]),
+            3 => self.append("LeakyRelu", &[("alpha", Float(0.1))]),
             4 => {
-                let (low, high) = (self.graph.same(&[], 0.0), self.graph.same(&[], 6.0));
+                let (low, high) = (self.graph.add_filled(&[], 0.0), self.graph.add_filled(&[], 6.0));
                 let value = self.value.clone();
-                self.value = self.graph.node("Clip", &[&value, &low, &high], &[]);
+                self.value = self.graph.encode_node("Clip", &[&value, &low, &high], &[]);
             }
-            5 => self.then("HardSwish", &[]),
+            5 => self.append("HardSwish", &[]),
             6 => {
                 let value = self.value.clone();
-                let gate = self.graph.node("HardSigmoid", &[&value], &[("alpha", Float(0.166_666_67))]);
-                self.with("Mul", &gate, &[]);
+                let gate =
+                    self.graph.encode_node("HardSigmoid", &[&value], &[("alpha", Float(0.166_666_67))]);
+                self.append_with("Mul", &gate, &[]);
             }
             7 | 8 => {
                 let value = self.value.clone();
-                let gate = self.graph.node("Sigmoid", &[&value], &[]);
-                self.with("Mul", &gate, &[]);
+                let gate = self.graph.encode_node("Sigmoid", &[&value], &[]);
+                self.append_with("Mul", &gate, &[]);
             }
             9 => {
                 let kind = self.chance.one_of(&["Tanh", "Sigmoid", "Elu"]);
-                self.then(kind, &[]);
+                self.append(kind, &[]);
             }
             10 | 11 => self.hard_swish(),
             _ => {}
@@ -128,7 +133,7 @@ impl Making {
         let kind = self.chance.one_of(&["MaxPool", "MaxPool", "AveragePool"]);
         let pad = (kernel / 2) as i64;
         let pads = if kernel == 2 { 0 } else { pad };
-        self.then(
+        self.append(
             kind,
             &[
                 ("kernel_shape", Integers(vec![kernel as i64; 2])),
@@ -143,44 +148,44 @@ impl Making {
     /// Attention over channels: pool, two small convolutions, a product with the image.
     pub(super) fn squeeze(&mut self) {
         let (value, shape) = (self.value.clone(), self.shape.clone());
-        if self.chance.is(70) {
-            self.then("GlobalAveragePool", &[]);
+        if self.chance.with_percent(70) {
+            self.append("GlobalAveragePool", &[]);
         } else {
-            self.then("ReduceMean", &[("axes", Integers(vec![2, 3])), ("keepdims", Integer(1))]);
+            self.append("ReduceMean", &[("axes", Integers(vec![2, 3])), ("keepdims", Integer(1))]);
         }
         self.shape = vec![shape[0], shape[1], 1, 1];
         let divisor = self.chance.one_of(&[4, 8, 16]);
         self.conv((shape[1] / divisor).max(4), (1, 1), 1, 1, 1);
-        self.then("Relu", &[]);
+        self.append("Relu", &[]);
         self.conv(shape[1], (1, 1), 1, 1, 1);
         let kind = self.chance.one_of(&["Sigmoid", "HardSigmoid"]);
-        self.then(kind, &[]);
+        self.append(kind, &[]);
         let gate = self.value.clone();
-        self.value = self.graph.node("Mul", &[&value, &gate], &[]);
+        self.value = self.graph.encode_node("Mul", &[&value, &gate], &[]);
         self.shape = shape;
     }
 
     pub(super) fn head(&mut self) {
         let &[batch, channels, height, width] = self.shape.as_slice() else { return };
         let classes = self.chance.one_of(&[2, 10, 100, 256, 1000, 4096]);
-        let inner = if self.chance.is(60) {
-            self.then("GlobalAveragePool", &[]);
+        let inner = if self.chance.with_percent(60) {
+            self.append("GlobalAveragePool", &[]);
             channels
         } else {
             channels * height * width
         };
-        if inner * classes > MOST_WEIGHTS {
+        if inner * classes > MAX_WEIGHTS {
             return;
         }
-        self.then("Flatten", &[("axis", Integer(1))]);
-        let weights = self.graph.weights(&[classes, inner], inner);
-        let bias = self.graph.weights(&[classes], 10);
+        self.append("Flatten", &[("axis", Integer(1))]);
+        let weights = self.graph.add_weights(&[classes, inner], inner);
+        let bias = self.graph.add_weights(&[classes], 10);
         let value = self.value.clone();
-        self.value = self.graph.node("Gemm", &[&value, &weights, &bias], &[("transB", Integer(1))]);
+        self.value = self.graph.encode_node("Gemm", &[&value, &weights, &bias], &[("transB", Integer(1))]);
         self.shape = vec![batch, classes];
         self.adds += batch * inner * classes;
-        if self.chance.is(50) {
-            self.then("Softmax", &[("axis", Integer(-1))]);
+        if self.chance.with_percent(50) {
+            self.append("Softmax", &[("axis", Integer(-1))]);
         }
     }
 
@@ -198,10 +203,10 @@ impl Making {
             let stride = self.chance.one_of(&[1, 2, 2, 4]);
             self.conv(out, (kernel, kernel), stride, 1, 1);
             self.act();
-            if self.chance.is(15) {
+            if self.chance.with_percent(15) {
                 self.neighbours();
             }
-            if self.chance.is(30) {
+            if self.chance.with_percent(30) {
                 self.pool();
             }
         }
@@ -211,7 +216,7 @@ impl Making {
             }
             self.cnn_block();
         }
-        if self.chance.is(45) {
+        if self.chance.with_percent(45) {
             self.head();
         }
     }
@@ -234,7 +239,7 @@ impl Making {
             5 | 6 => {
                 let (value, shape) = (self.value.clone(), self.shape.clone());
                 let inner = self.chance.channels(8, 160);
-                let is_thick = self.chance.is(50);
+                let is_thick = self.chance.with_percent(50);
                 self.conv(inner, (1, 1), 1, 1, 1);
                 self.act();
                 self.conv(inner, (3, 3), 1, 1, 1);
@@ -246,7 +251,7 @@ impl Making {
                 }
                 if self.shape == shape {
                     let kind = self.chance.one_of(&["Add", "Add", "Sum"]);
-                    self.with(kind, &value, &[]);
+                    self.append_with(kind, &value, &[]);
                     self.act();
                 }
             }
@@ -254,7 +259,7 @@ impl Making {
             9 => self.pool(),
             10 => {
                 let kernel = self.chance.one_of(&[3, 5, 7, 9]);
-                let (tall, wide) = if self.chance.is(50) { (1, kernel) } else { (kernel, 1) };
+                let (tall, wide) = if self.chance.with_percent(50) { (1, kernel) } else { (kernel, 1) };
                 let dilation = self.chance.one_of(&[1, 1, 2, 4]);
                 self.conv(out, (tall, wide), 1, 1, dilation);
                 self.act();
@@ -278,27 +283,27 @@ impl Making {
     /// A normalisation by neighbouring channels.
     fn neighbours(&mut self) {
         let size = self.chance.one_of(&[3, 5, 5, 5]);
-        self.then("LRN", &[("size", Integer(size)), ("alpha", Float(1e-4))]);
+        self.append("LRN", &[("size", Integer(size)), ("alpha", Float(1e-4))]);
     }
 
     /// Scale and shift by channel, written out.
     pub(super) fn affine(&mut self) {
         let channels = self.shape[1];
-        if self.chance.is(50) {
+        if self.chance.with_percent(50) {
             self.norm();
         }
         let dims = [channels, 1, 1];
-        let (scale, shift) = (self.graph.same(&dims, 0.9), self.graph.same(&dims, 0.1));
-        self.with("Mul", &scale, &[]);
-        self.with("Add", &shift, &[]);
-        self.then("Relu", &[]);
+        let (scale, shift) = (self.graph.add_filled(&dims, 0.9), self.graph.add_filled(&dims, 0.1));
+        self.append_with("Mul", &scale, &[]);
+        self.append_with("Add", &shift, &[]);
+        self.append("Relu", &[]);
     }
 
     pub(super) fn upsample(&mut self) {
-        if self.elements() > MOST_ELEMENTS / 8 {
+        if self.elements() > MAX_ELEMENTS / 8 {
             return;
         }
-        let scales = self.graph.constant_floats(&[1.0, 1.0, 2.0, 2.0]);
+        let scales = self.graph.add_floats(&[1.0, 1.0, 2.0, 2.0]);
         let mode = self.chance.one_of(&["nearest", "nearest", "linear"]);
         let value = self.value.clone();
         let settings = if mode == "nearest" {
@@ -310,7 +315,7 @@ impl Making {
         } else {
             vec![("mode", Text("linear"))]
         };
-        self.value = self.graph.node("Resize", &[&value, "", &scales], &settings);
+        self.value = self.graph.encode_node("Resize", &[&value, "", &scales], &settings);
         self.shape[2] *= 2;
         self.shape[3] *= 2;
     }
@@ -318,11 +323,11 @@ impl Making {
     pub(super) fn transposed(&mut self) {
         let &[batch, input, height, width] = self.shape.as_slice() else { return };
         let out = self.chance.channels(4, 64);
-        if batch * out * height * width * 4 > MOST_ELEMENTS || input > 256 {
+        if batch * out * height * width * 4 > MAX_ELEMENTS || input > 256 {
             return;
         }
-        let weights = self.graph.weights(&[input, out, 2, 2], input);
-        self.with(
+        let weights = self.graph.add_weights(&[input, out, 2, 2], input);
+        self.append_with(
             "ConvTranspose",
             &weights,
             &[("kernel_shape", Integers(vec![2, 2])), ("strides", Integers(vec![2, 2]))],
@@ -338,11 +343,11 @@ impl Making {
             return;
         }
         let as_list = |dims: &[u64]| dims.iter().map(|size| *size as i64).collect::<Vec<_>>();
-        let apart = self.graph.integers(&as_list(&[batch, group, channels / group, height, width]));
-        let back = self.graph.integers(&as_list(&self.shape));
-        self.with("Reshape", &apart, &[]);
-        self.then("Transpose", &[("perm", Integers(vec![0, 2, 1, 3, 4]))]);
-        self.with("Reshape", &back, &[]);
+        let apart = self.graph.add_integers(&as_list(&[batch, group, channels / group, height, width]));
+        let back = self.graph.add_integers(&as_list(&self.shape));
+        self.append_with("Reshape", &apart, &[]);
+        self.append("Transpose", &[("perm", Integers(vec![0, 2, 1, 3, 4]))]);
+        self.append_with("Reshape", &back, &[]);
     }
 
     /// Several ways that are put side by side.
@@ -352,7 +357,7 @@ impl Making {
         let mut channels = 0;
         for way in 0..self.chance.below(3) + 2 {
             (self.value, self.shape) = (value.clone(), shape.clone());
-            if way == 0 && self.chance.is(50) {
+            if way == 0 && self.chance.with_percent(50) {
                 ways.push((value.clone(), shape[1]));
                 continue;
             }
@@ -369,7 +374,7 @@ impl Making {
         }
         let names: Vec<&str> = ways.iter().map(|(name, _)| name.as_str()).collect();
         channels += ways.iter().map(|(_, count)| count).sum::<u64>();
-        self.value = self.graph.node("Concat", &names, &[("axis", Integer(1))]);
+        self.value = self.graph.encode_node("Concat", &names, &[("axis", Integer(1))]);
         self.shape = vec![shape[0], channels, shape[2], shape[3]];
     }
 
@@ -392,23 +397,23 @@ impl Making {
                 self.act();
             }
             let kernel = self.chance.one_of(&[3, 3, 5, 5, 7]);
-            let kernel = if self.chance.is(8) { (1, kernel) } else { (kernel, kernel) };
+            let kernel = if self.chance.with_percent(8) { (1, kernel) } else { (kernel, kernel) };
             let stride = self.chance.one_of(&[(1, 1), (1, 1), (1, 1), (2, 2), (2, 2), (2, 1)]);
             let inner = self.shape[1];
             self.conv_by(inner, kernel, stride, inner, 1);
             self.act();
-            if self.chance.is(30) {
+            if self.chance.with_percent(30) {
                 self.squeeze();
             }
-            let out = if self.chance.is(50) { shape[1] } else { self.chance.channels(8, 320) };
+            let out = if self.chance.with_percent(50) { shape[1] } else { self.chance.channels(8, 320) };
             self.conv(out, (1, 1), 1, 1, 1);
             if self.shape == shape {
-                self.with("Add", &value, &[]);
-            } else if self.chance.is(40) {
+                self.append_with("Add", &value, &[]);
+            } else if self.chance.with_percent(40) {
                 self.act();
             }
         }
-        if self.chance.is(40) {
+        if self.chance.with_percent(40) {
             self.head();
         }
     }

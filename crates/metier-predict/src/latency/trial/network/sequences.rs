@@ -1,25 +1,25 @@
 //! Styles of networks that go along words, sound or steps: attention, convolutions of one dimension, recurrent operators, loops.
 
-use metier_onnx::build::Setting::{Float, Integer, Integers, Text};
+use metier_onnx::graph_builder::AttributeValue::{Float, Integer, Integers, Text};
 
-use super::{MOST_ELEMENTS, Making};
+use super::{MAX_ELEMENTS, NetworkBuilder};
 
-impl Making {
+impl NetworkBuilder {
     /// A product with weights, and its bias.
     pub(super) fn dense(&mut self, out: u64) {
         let inner = self.shape.last().copied().unwrap_or(1);
-        if self.shape.len() > 1 && self.chance.is(15) {
+        if self.shape.len() > 1 && self.chance.with_percent(15) {
             return self.gemm(out);
         }
-        let weights = self.graph.weights(&[inner, out], inner);
-        self.with("MatMul", &weights, &[]);
+        let weights = self.graph.add_weights(&[inner, out], inner);
+        self.append_with("MatMul", &weights, &[]);
         self.adds += self.elements() * out;
         if let Some(last) = self.shape.last_mut() {
             *last = out;
         }
-        if self.chance.is(85) {
-            let bias = self.graph.weights(&[out], 100);
-            self.with("Add", &bias, &[]);
+        if self.chance.with_percent(85) {
+            let bias = self.graph.add_weights(&[out], 100);
+            self.append_with("Add", &bias, &[]);
         }
     }
 
@@ -30,47 +30,47 @@ impl Making {
         if let Some(last) = self.shape.last_mut() {
             *last = out;
         }
-        let weights = self.graph.weights(&[out, inner], inner);
-        let bias = self.graph.weights(&[out], 100);
+        let weights = self.graph.add_weights(&[out, inner], inner);
+        let bias = self.graph.add_weights(&[out], 100);
         if before.len() > 2 {
-            let flat = self.graph.integers(&[-1, inner as i64]);
-            self.with("Reshape", &flat, &[]);
+            let flat = self.graph.add_integers(&[-1, inner as i64]);
+            self.append_with("Reshape", &flat, &[]);
         }
         let value = self.value.clone();
-        self.value = self.graph.node("Gemm", &[&value, &weights, &bias], &[("transB", Integer(1))]);
+        self.value = self.graph.encode_node("Gemm", &[&value, &weights, &bias], &[("transB", Integer(1))]);
         if before.len() > 2 {
             let whole: Vec<i64> = self.shape.iter().map(|size| *size as i64).collect();
-            let whole = self.graph.integers(&whole);
-            self.with("Reshape", &whole, &[]);
+            let whole = self.graph.add_integers(&whole);
+            self.append_with("Reshape", &whole, &[]);
         }
         self.adds += self.elements() * inner;
     }
 
     pub(super) fn layer_norm(&mut self) {
         let width = self.shape.last().copied().unwrap_or(1);
-        let (one, zero) = (self.graph.same(&[width], 1.0), self.graph.same(&[width], 0.0));
+        let (text, zero) = (self.graph.add_filled(&[width], 1.0), self.graph.add_filled(&[width], 0.0));
         let value = self.value.clone();
-        if self.chance.is(60) {
-            self.value = self.graph.node(
+        if self.chance.with_percent(60) {
+            self.value = self.graph.encode_node(
                 "LayerNormalization",
-                &[&value, &one, &zero],
+                &[&value, &text, &zero],
                 &[("axis", Integer(-1)), ("epsilon", Float(1e-5))],
             );
             return;
         }
         // Written out, as older exports do.
         let axes = || [("axes", Integers(vec![-1])), ("keepdims", Integer(1))];
-        let mean = self.graph.node("ReduceMean", &[&value], &axes());
-        let center = self.graph.node("Sub", &[&value, &mean], &[]);
-        let two = self.graph.same(&[], 2.0);
-        let square = self.graph.node("Pow", &[&center, &two], &[]);
-        let variance = self.graph.node("ReduceMean", &[&square], &axes());
-        let small = self.graph.same(&[], 1e-5);
-        let sum = self.graph.node("Add", &[&variance, &small], &[]);
-        let root = self.graph.node("Sqrt", &[&sum], &[]);
-        self.value = self.graph.node("Div", &[&center, &root], &[]);
-        self.with("Mul", &one, &[]);
-        self.with("Add", &zero, &[]);
+        let mean = self.graph.encode_node("ReduceMean", &[&value], &axes());
+        let center = self.graph.encode_node("Sub", &[&value, &mean], &[]);
+        let two = self.graph.add_filled(&[], 2.0);
+        let square = self.graph.encode_node("Pow", &[&center, &two], &[]);
+        let variance = self.graph.encode_node("ReduceMean", &[&square], &axes());
+        let small = self.graph.add_filled(&[], 1e-5);
+        let sum = self.graph.encode_node("Add", &[&variance, &small], &[]);
+        let root = self.graph.encode_node("Sqrt", &[&sum], &[]);
+        self.value = self.graph.encode_node("Div", &[&center, &root], &[]);
+        self.append_with("Mul", &text, &[]);
+        self.append_with("Add", &zero, &[]);
     }
 
     pub(super) fn attention(&mut self) {
@@ -91,56 +91,57 @@ impl Making {
             let source = self.value.clone();
             let shape = self.shape.clone();
             let apart =
-                self.graph.integers(&[batch as i64, tokens as i64, heads as i64, (width / heads) as i64]);
+                self.graph.add_integers(&[batch as i64, tokens as i64, heads as i64, (width / heads) as i64]);
             let mut three = Vec::new();
             for way in 0..3 {
                 (self.value, self.shape) = (source.clone(), shape.clone());
                 self.dense(width);
-                self.with("Reshape", &apart, &[]);
+                self.append_with("Reshape", &apart, &[]);
                 let perm = if way == 1 { vec![0, 2, 3, 1] } else { vec![0, 2, 1, 3] };
-                self.then("Transpose", &[("perm", Integers(perm))]);
+                self.append("Transpose", &[("perm", Integers(perm))]);
                 three.push(self.value.clone());
             }
-            let scores = self.graph.node("MatMul", &[&three[0], &three[1]], &[]);
-            let scale = self.graph.same(&[], 8.0);
-            let scaled = self.graph.node("Div", &[&scores, &scale], &[]);
-            let weights = self.graph.node("Softmax", &[&scaled], &[("axis", Integer(-1))]);
-            let mixed = self.graph.node("MatMul", &[&weights, &three[2]], &[]);
+            let scores = self.graph.encode_node("MatMul", &[&three[0], &three[1]], &[]);
+            let scale = self.graph.add_filled(&[], 8.0);
+            let scaled = self.graph.encode_node("Div", &[&scores, &scale], &[]);
+            let weights = self.graph.encode_node("Softmax", &[&scaled], &[("axis", Integer(-1))]);
+            let mixed = self.graph.encode_node("MatMul", &[&weights, &three[2]], &[]);
             self.adds += 2 * batch * tokens * tokens * width;
-            self.value = self.graph.node("Transpose", &[&mixed], &[("perm", Integers(vec![0, 2, 1, 3]))]);
-            let back = self.graph.integers(&[batch as i64, tokens as i64, width as i64]);
-            self.with("Reshape", &back, &[]);
+            self.value =
+                self.graph.encode_node("Transpose", &[&mixed], &[("perm", Integers(vec![0, 2, 1, 3]))]);
+            let back = self.graph.add_integers(&[batch as i64, tokens as i64, width as i64]);
+            self.append_with("Reshape", &back, &[]);
             self.shape = shape;
             self.dense(width);
-            self.with("Add", &before, &[]);
+            self.append_with("Add", &before, &[]);
             let before = self.value.clone();
             self.layer_norm();
             let inner = width * self.chance.one_of(&[1, 2, 4]);
             self.dense(inner);
             match self.chance.below(3) {
-                0 => self.then("Relu", &[]),
+                0 => self.append("Relu", &[]),
                 1 => self.gelu(),
                 _ => self.act(),
             }
             self.dense(width);
-            self.with("Add", &before, &[]);
+            self.append_with("Add", &before, &[]);
         }
-        if self.chance.is(50) {
+        if self.chance.with_percent(50) {
             let classes = self.chance.size(4, 6000);
             self.dense(classes);
-            self.then("Softmax", &[("axis", Integer(-1))]);
+            self.append("Softmax", &[("axis", Integer(-1))]);
         }
     }
 
     pub(super) fn gelu(&mut self) {
         let value = self.value.clone();
-        let root = self.graph.same(&[], std::f32::consts::SQRT_2);
-        let (one, half) = (self.graph.same(&[], 1.0), self.graph.same(&[], 0.5));
-        let scaled = self.graph.node("Div", &[&value, &root], &[]);
-        let erf = self.graph.node("Erf", &[&scaled], &[]);
-        let sum = self.graph.node("Add", &[&erf, &one], &[]);
-        let product = self.graph.node("Mul", &[&value, &sum], &[]);
-        self.value = self.graph.node("Mul", &[&product, &half], &[]);
+        let root = self.graph.add_filled(&[], std::f32::consts::SQRT_2);
+        let (text, half) = (self.graph.add_filled(&[], 1.0), self.graph.add_filled(&[], 0.5));
+        let scaled = self.graph.encode_node("Div", &[&value, &root], &[]);
+        let erf = self.graph.encode_node("Erf", &[&scaled], &[]);
+        let sum = self.graph.encode_node("Add", &[&erf, &text], &[]);
+        let product = self.graph.encode_node("Mul", &[&value, &sum], &[]);
+        self.value = self.graph.encode_node("Mul", &[&product, &half], &[]);
     }
 
     /// Convolutions along one axis.
@@ -155,14 +156,14 @@ impl Making {
             let out = self.chance.channels(4, if length > 4000 { 48 } else { 320 });
             let kernel = self.chance.one_of(&[1, 3, 3, 5, 9, 15, 39]);
             let stride = if length > 200 { self.chance.one_of(&[1, 1, 2, 3]) } else { 1 };
-            if kernel >= length || batch * out * length > MOST_ELEMENTS {
+            if kernel >= length || batch * out * length > MAX_ELEMENTS {
                 continue;
             }
-            let is_depth = channels > 8 && self.chance.is(15);
+            let is_depth = channels > 8 && self.chance.with_percent(15);
             let (out, group) = if is_depth { (channels, channels) } else { (out, 1) };
-            let weights = self.graph.weights(&[out, channels / group, kernel], channels / group * kernel);
+            let weights = self.graph.add_weights(&[out, channels / group, kernel], channels / group * kernel);
             let pad = (kernel / 2) as i64;
-            self.with(
+            self.append_with(
                 "Conv",
                 &weights,
                 &[
@@ -175,14 +176,14 @@ impl Making {
             self.shape = vec![batch, out, (length + 2 * (kernel / 2) - kernel) / stride + 1];
             self.adds += self.elements() * channels / group * kernel;
             self.act();
-            if self.chance.is(20) {
-                self.then("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
+            if self.chance.with_percent(20) {
+                self.append("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
                 self.layer_norm_last();
-                self.then("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
+                self.append("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
             }
         }
-        if self.chance.is(30) {
-            self.then("ReduceMax", &[("axes", Integers(vec![2])), ("keepdims", Integer(0))]);
+        if self.chance.with_percent(30) {
+            self.append("ReduceMax", &[("axes", Integers(vec![2])), ("keepdims", Integer(0))]);
             self.shape.pop();
             let out = self.chance.channels(4, 512);
             self.dense(out);
@@ -191,9 +192,10 @@ impl Making {
 
     pub(super) fn layer_norm_last(&mut self) {
         let width = self.shape[1];
-        let (one, zero) = (self.graph.same(&[width], 1.0), self.graph.same(&[width], 0.0));
+        let (text, zero) = (self.graph.add_filled(&[width], 1.0), self.graph.add_filled(&[width], 0.0));
         let value = self.value.clone();
-        self.value = self.graph.node("LayerNormalization", &[&value, &one, &zero], &[("axis", Integer(-1))]);
+        self.value =
+            self.graph.encode_node("LayerNormalization", &[&value, &text, &zero], &[("axis", Integer(-1))]);
     }
 
     pub(super) fn recurrent(&mut self) {
@@ -213,20 +215,20 @@ impl Making {
             let gates = if kind == "LSTM" { 4 } else { 3 };
             let ways = self.chance.one_of(&[1, 2]);
             let input = self.shape.last().copied().unwrap_or(1);
-            let weights = self.graph.weights(&[ways, gates * hidden, input], input);
-            let state = self.graph.weights(&[ways, gates * hidden, hidden], hidden);
-            let bias = self.graph.weights(&[ways, 2 * gates * hidden], 100);
+            let weights = self.graph.add_weights(&[ways, gates * hidden, input], input);
+            let state = self.graph.add_weights(&[ways, gates * hidden, hidden], hidden);
+            let bias = self.graph.add_weights(&[ways, 2 * gates * hidden], 100);
             let direction = if ways == 2 { "bidirectional" } else { "forward" };
             let value = self.value.clone();
             let mut settings = vec![("hidden_size", Integer(hidden as i64)), ("direction", Text(direction))];
             if kind == "GRU" {
                 settings.push(("linear_before_reset", Integer(1)));
             }
-            self.value = self.graph.node(kind, &[&value, &weights, &state, &bias], &settings);
+            self.value = self.graph.encode_node(kind, &[&value, &weights, &state, &bias], &settings);
             self.adds += steps * batch * ways * gates * hidden * (input + hidden);
-            self.then("Transpose", &[("perm", Integers(vec![0, 2, 1, 3]))]);
-            let flat = self.graph.integers(&[steps as i64, batch as i64, -1]);
-            self.with("Reshape", &flat, &[]);
+            self.append("Transpose", &[("perm", Integers(vec![0, 2, 1, 3]))]);
+            let flat = self.graph.add_integers(&[steps as i64, batch as i64, -1]);
+            self.append_with("Reshape", &flat, &[]);
             self.shape = vec![steps, batch, ways * hidden];
         }
         let out = self.chance.channels(4, 9000);
@@ -241,7 +243,7 @@ impl Making {
         self.start(&[steps, batch, input]);
         for _ in 0..self.chance.below(2) + 1 {
             let hidden = self.chance.channels(32, 640);
-            let is_at_once = self.chance.is(50);
+            let is_at_once = self.chance.with_percent(50);
             self.cells(hidden, is_at_once);
         }
         let out = self.chance.channels(4, 512);
@@ -251,31 +253,31 @@ impl Making {
     /// An LSTM in single operators; what is taken is multiplied for all steps at once, or in each step.
     pub(super) fn cells(&mut self, hidden: u64, is_at_once: bool) {
         let &[steps, batch, input] = self.shape.as_slice() else { return };
-        let outer = self.graph.weights(&[input, 4 * hidden], input);
+        let outer = self.graph.add_weights(&[input, 4 * hidden], input);
         if is_at_once {
-            self.with("MatMul", &outer, &[]);
+            self.append_with("MatMul", &outer, &[]);
         }
         let taken = self.value.clone();
-        let state = self.graph.weights(&[hidden, 4 * hidden], hidden);
-        let bias = self.graph.weights(&[4 * hidden], 100);
-        let begin = self.graph.same(&[batch, hidden], 0.0);
-        let all = self.graph.repeat(steps, &[&begin, &begin], &[batch, hidden], |turn, number, states| {
-            let mut own = turn.node("Gather", &[&taken, number], &[("axis", Integer(0))]);
+        let state = self.graph.add_weights(&[hidden, 4 * hidden], hidden);
+        let bias = self.graph.add_weights(&[4 * hidden], 100);
+        let begin = self.graph.add_filled(&[batch, hidden], 0.0);
+        let all = self.graph.add_loop(steps, &[&begin, &begin], &[batch, hidden], |turn, number, states| {
+            let mut own = turn.encode_node("Gather", &[&taken, number], &[("axis", Integer(0))]);
             if !is_at_once {
-                own = turn.node("MatMul", &[&own, &outer], &[]);
+                own = turn.encode_node("MatMul", &[&own, &outer], &[]);
             }
-            let before = turn.node("MatMul", &[&states[0], &state], &[]);
-            let mixed = turn.node("Add", &[&own, &before], &[]);
-            let mixed = turn.node("Add", &[&mixed, &bias], &[]);
-            let gates = turn.node_of("Split", &[&mixed], &[("axis", Integer(-1))], 4);
+            let before = turn.encode_node("MatMul", &[&states[0], &state], &[]);
+            let mixed = turn.encode_node("Add", &[&own, &before], &[]);
+            let mixed = turn.encode_node("Add", &[&mixed, &bias], &[]);
+            let gates = turn.add_node_with_outputs("Split", &[&mixed], &[("axis", Integer(-1))], 4);
             let open = ["Sigmoid", "Sigmoid", "Sigmoid", "Tanh"];
             let gates: Vec<String> =
-                gates.iter().zip(open).map(|(gate, kind)| turn.node(kind, &[gate], &[])).collect();
-            let kept = turn.node("Mul", &[&gates[0], &states[1]], &[]);
-            let added = turn.node("Mul", &[&gates[1], &gates[3]], &[]);
-            let cell = turn.node("Add", &[&kept, &added], &[]);
-            let shown = turn.node("Tanh", &[&cell], &[]);
-            vec![turn.node("Mul", &[&gates[2], &shown], &[]), cell]
+                gates.iter().zip(open).map(|(gate, kind)| turn.encode_node(kind, &[gate], &[])).collect();
+            let text = turn.encode_node("Mul", &[&gates[0], &states[1]], &[]);
+            let added = turn.encode_node("Mul", &[&gates[1], &gates[3]], &[]);
+            let cell = turn.encode_node("Add", &[&text, &added], &[]);
+            let shown = turn.encode_node("Tanh", &[&cell], &[]);
+            vec![turn.encode_node("Mul", &[&gates[2], &shown], &[]), cell]
         });
         self.adds += steps * batch * 4 * hidden * (input + hidden);
         self.value = all[2].clone();

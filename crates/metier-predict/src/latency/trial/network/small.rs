@@ -1,11 +1,11 @@
 //! Styles of networks with many operators that each do little: words, lines of text, and arithmetic of a few numbers.
 
 use metier_onnx::DataType;
-use metier_onnx::build::Setting::{Float, Integer, Integers};
+use metier_onnx::graph_builder::AttributeValue::{Float, Integer, Integers};
 
-use super::{MOST_ELEMENTS, MOST_WEIGHTS, Making};
+use super::{MAX_ELEMENTS, MAX_WEIGHTS, NetworkBuilder};
 
-impl Making {
+impl NetworkBuilder {
     /// Words as numbers that are looked up in a table, convolutions along them, and attention.
     pub(super) fn words(&mut self) {
         let heads = self.chance.one_of(&[1, 2, 4, 8]);
@@ -13,13 +13,13 @@ impl Making {
         let tokens = self.chance.size(8, 320);
         let batch = if tokens < 130 { self.chance.one_of(&[1, 1, 2, 4, 8]) } else { 1 };
         let known = self.chance.size(16, 2000);
-        let table = self.graph.weights(&[known, width], width);
-        let ids = self.graph.input(DataType::Int64, &[batch, tokens]);
-        self.value = self.graph.node("Gather", &[&table, &ids], &[("axis", Integer(0))]);
+        let table = self.graph.add_weights(&[known, width], width);
+        let ids = self.graph.add_input(DataType::Int64, &[batch, tokens]);
+        self.value = self.graph.encode_node("Gather", &[&table, &ids], &[("axis", Integer(0))]);
         self.shape = vec![batch, tokens, width];
-        if self.chance.is(60) {
-            let places = self.graph.weights(&[1, tokens, width], width);
-            self.with("Add", &places, &[]);
+        if self.chance.with_percent(60) {
+            let places = self.graph.add_weights(&[1, tokens, width], width);
+            self.append_with("Add", &places, &[]);
         }
         for _ in 0..self.chance.below(3) {
             self.along();
@@ -27,10 +27,10 @@ impl Making {
         if self.shape != [batch, tokens, width] {
             self.dense(width);
         }
-        if self.chance.is(75) {
+        if self.chance.with_percent(75) {
             self.encoder(heads);
         }
-        if self.chance.is(40) {
+        if self.chance.with_percent(40) {
             for _ in 0..self.chance.below(4) + 1 {
                 self.highway();
             }
@@ -39,30 +39,33 @@ impl Making {
 
     /// `x · clip(x + 3, 0, 6) / 6`, as exports of some frameworks write it.
     pub(super) fn hard_swish(&mut self) {
-        let (three, six, zero) =
-            (self.graph.same(&[], 3.0), self.graph.same(&[], 6.0), self.graph.same(&[], 0.0));
+        let (three, six, zero) = (
+            self.graph.add_filled(&[], 3.0),
+            self.graph.add_filled(&[], 6.0),
+            self.graph.add_filled(&[], 0.0),
+        );
         let value = self.value.clone();
-        let more = self.graph.node("Add", &[&value, &three], &[]);
-        let gate = self.graph.node("Clip", &[&more, &zero, &six], &[]);
-        self.with("Mul", &gate, &[]);
-        self.with("Div", &six, &[]);
+        let more = self.graph.encode_node("Add", &[&value, &three], &[]);
+        let gate = self.graph.encode_node("Clip", &[&more, &zero, &six], &[]);
+        self.append_with("Mul", &gate, &[]);
+        self.append_with("Div", &six, &[]);
     }
 
     /// A convolution along the words, which lie along the last axis for it.
     fn along(&mut self) {
         let &[batch, tokens, width] = self.shape.as_slice() else { return };
         let kernel = self.chance.one_of(&[1, 3, 3, 5, 7]);
-        let out = if self.chance.is(60) { width } else { self.chance.channels(16, 512) };
-        if kernel > tokens || width * out * kernel > MOST_WEIGHTS {
+        let out = if self.chance.with_percent(60) { width } else { self.chance.channels(16, 512) };
+        if kernel > tokens || width * out * kernel > MAX_WEIGHTS {
             return;
         }
-        let weights = self.graph.weights(&[out, width, kernel], width * kernel);
-        self.then("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
+        let weights = self.graph.add_weights(&[out, width, kernel], width * kernel);
+        self.append("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
         let pad = (kernel / 2) as i64;
         let window = [("kernel_shape", Integers(vec![kernel as i64])), ("pads", Integers(vec![pad, pad]))];
-        self.with("Conv", &weights, &window);
+        self.append_with("Conv", &weights, &window);
         self.act();
-        self.then("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
+        self.append("Transpose", &[("perm", Integers(vec![0, 2, 1]))]);
         self.shape = vec![batch, tokens, out];
         self.adds += batch * tokens * width * out * kernel;
     }
@@ -72,17 +75,17 @@ impl Making {
         let (before, shape) = (self.value.clone(), self.shape.clone());
         let width = shape.last().copied().unwrap_or(1);
         self.dense(width);
-        self.then("Relu", &[]);
+        self.append("Relu", &[]);
         let made = self.value.clone();
         (self.value, self.shape) = (before.clone(), shape);
         self.dense(width);
-        self.then("Sigmoid", &[]);
+        self.append("Sigmoid", &[]);
         let gate = self.value.clone();
-        let one = self.graph.same(&[], 1.0);
-        let rest = self.graph.node("Sub", &[&one, &gate], &[]);
-        let new = self.graph.node("Mul", &[&made, &gate], &[]);
-        let old = self.graph.node("Mul", &[&before, &rest], &[]);
-        self.value = self.graph.node("Add", &[&new, &old], &[]);
+        let text = self.graph.add_filled(&[], 1.0);
+        let rest = self.graph.encode_node("Sub", &[&text, &gate], &[]);
+        let new = self.graph.encode_node("Mul", &[&made, &gate], &[]);
+        let old = self.graph.encode_node("Mul", &[&before, &rest], &[]);
+        self.value = self.graph.encode_node("Add", &[&new, &old], &[]);
     }
 
     /// A line of text: convolutions over a picture of it, then a network that goes along it.
@@ -96,32 +99,32 @@ impl Making {
             self.conv(out, (3, 3), 1, 1, 1);
             self.act();
             let is_small = self.shape[2] <= 4;
-            if !is_small && self.chance.is(80) {
+            if !is_small && self.chance.with_percent(80) {
                 self.halve();
             }
             out = (out * self.chance.one_of(&[1, 2])).min(384);
         }
         let &[batch, channels, tall, wide] = self.shape.as_slice() else { return };
-        if channels * tall > 2048 || self.elements() > MOST_ELEMENTS {
+        if channels * tall > 2048 || self.elements() > MAX_ELEMENTS {
             return;
         }
-        let flat = self.graph.integers(&[batch as i64, (channels * tall) as i64, wide as i64]);
-        self.with("Reshape", &flat, &[]);
-        self.then("Transpose", &[("perm", Integers(vec![2, 0, 1]))]);
+        let flat = self.graph.add_integers(&[batch as i64, (channels * tall) as i64, wide as i64]);
+        self.append_with("Reshape", &flat, &[]);
+        self.append("Transpose", &[("perm", Integers(vec![2, 0, 1]))]);
         self.shape = vec![wide, batch, channels * tall];
         self.sequence();
-        if self.chance.is(50) {
-            self.then("Softmax", &[("axis", Integer(-1))]);
+        if self.chance.with_percent(50) {
+            self.append("Softmax", &[("axis", Integer(-1))]);
         }
     }
 
     fn halve(&mut self) {
-        let across = if self.chance.is(70) && self.shape[3] >= 16 { 2 } else { 1 };
+        let across = if self.chance.with_percent(70) && self.shape[3] >= 16 { 2 } else { 1 };
         let window = [
             ("kernel_shape", Integers(vec![2, across as i64])),
             ("strides", Integers(vec![2, across as i64])),
         ];
-        self.then("MaxPool", &window);
+        self.append("MaxPool", &window);
         self.shape[2] /= 2;
         self.shape[3] /= across;
     }
@@ -131,7 +134,7 @@ impl Making {
         let rank = self.chance.one_of(&[2, 3, 3, 4]);
         let total = self.chance.size(16, 40_000);
         let mut shape: Vec<u64> = (0..rank).map(|_| self.chance.size(2, 24)).collect();
-        shape[0] = if self.chance.is(70) { 1 } else { shape[0].min(8) };
+        shape[0] = if self.chance.with_percent(70) { 1 } else { shape[0].min(8) };
         let others: u64 = shape[..rank - 1].iter().product();
         shape[rank - 1] = (total / others).clamp(2, 1_000);
         self.start(&shape);
@@ -155,82 +158,86 @@ impl Making {
     /// The same values under another shape and back, taken by one or by two.
     fn view(&mut self) {
         let axis = self.chance.below(self.shape.len() as u64 + 1) as i64;
-        let axes = self.graph.integers(&[axis]);
+        let axes = self.graph.add_integers(&[axis]);
         let value = self.value.clone();
-        let wider = self.graph.node("Unsqueeze", &[&value, &axes], &[]);
-        let back = self.graph.node("Squeeze", &[&wider, &axes], &[]);
-        self.value = if self.chance.is(50) { self.graph.node("Add", &[&value, &back], &[]) } else { back };
+        let wider = self.graph.encode_node("Unsqueeze", &[&value, &axes], &[]);
+        let back = self.graph.encode_node("Squeeze", &[&wider, &axes], &[]);
+        self.value = if self.chance.with_percent(50) {
+            self.graph.encode_node("Add", &[&value, &back], &[])
+        } else {
+            back
+        };
     }
 
     /// Arithmetic of a few whole numbers, as graphs do with shapes.
     fn numbers(&mut self) {
-        let given = self.graph.input(DataType::Int64, &[4]);
+        let given = self.graph.add_input(DataType::Int64, &[4]);
         let mut value = given;
         for _ in 0..self.chance.below(6) + 2 {
-            let number = self.graph.integers(&[1 + self.chance.below(3) as i64]);
-            let place = self.graph.integers(&[self.chance.below(2) as i64]);
+            let number = self.graph.add_integers(&[1 + self.chance.below(3) as i64]);
+            let place = self.graph.add_integers(&[self.chance.below(2) as i64]);
             value = match self.chance.below(7) {
                 0 => {
                     let kind = self.chance.one_of(&["Add", "Mul", "Sub", "Div"]);
-                    self.graph.node(kind, &[&value, &number], &[])
+                    self.graph.encode_node(kind, &[&value, &number], &[])
                 }
                 1 => {
-                    let one = self.graph.node("Gather", &[&value, &place], &[("axis", Integer(0))]);
-                    self.graph.node("Concat", &[&one, &value], &[("axis", Integer(0))])
+                    let text = self.graph.encode_node("Gather", &[&value, &place], &[("axis", Integer(0))]);
+                    self.graph.encode_node("Concat", &[&text, &value], &[("axis", Integer(0))])
                 }
                 2 => {
-                    let (begin, end) = (self.graph.integers(&[0]), self.graph.integers(&[2]));
-                    self.graph.node("Slice", &[&value, &begin, &end], &[])
+                    let (begin, end) = (self.graph.add_integers(&[0]), self.graph.add_integers(&[2]));
+                    self.graph.encode_node("Slice", &[&value, &begin, &end], &[])
                 }
                 3 => {
-                    let is_equal = self.graph.node("Equal", &[&value, &number], &[]);
-                    let is_other = self.graph.node("Not", &[&is_equal], &[]);
-                    self.graph.node("Where", &[&is_other, &value, &number], &[])
+                    let is_equal = self.graph.encode_node("Equal", &[&value, &number], &[]);
+                    let is_other = self.graph.encode_node("Not", &[&is_equal], &[]);
+                    self.graph.encode_node("Where", &[&is_other, &value, &number], &[])
                 }
                 4 => {
-                    let is_less = self.graph.node("Less", &[&value, &number], &[]);
-                    self.graph.node("Where", &[&is_less, &value, &number], &[])
+                    let is_less = self.graph.encode_node("Less", &[&value, &number], &[]);
+                    self.graph.encode_node("Where", &[&is_less, &value, &number], &[])
                 }
                 5 => {
                     let whole = self.value.clone();
-                    let shape = self.graph.node("Shape", &[&whole], &[]);
-                    self.graph.node("Concat", &[&shape, &value], &[("axis", Integer(0))])
+                    let shape = self.graph.encode_node("Shape", &[&whole], &[]);
+                    self.graph.encode_node("Concat", &[&shape, &value], &[("axis", Integer(0))])
                 }
                 _ => {
-                    let axes = self.graph.integers(&[0]);
-                    let wide = self.graph.node("Unsqueeze", &[&value, &axes], &[]);
-                    self.graph.node("Squeeze", &[&wide, &axes], &[])
+                    let axes = self.graph.add_integers(&[0]);
+                    let wide = self.graph.encode_node("Unsqueeze", &[&value, &axes], &[]);
+                    self.graph.encode_node("Squeeze", &[&wide, &axes], &[])
                 }
             };
         }
         // 1 is FLOAT.
-        let real = self.graph.node("Cast", &[&value], &[("to", Integer(1))]);
-        let sum = self.graph.node("ReduceMean", &[&real], &[("axes", Integers(vec![0]))]);
-        self.with("Add", &sum, &[]);
-        self.then("Tanh", &[]);
+        let real = self.graph.encode_node("Cast", &[&value], &[("to", Integer(1))]);
+        let sum = self.graph.encode_node("ReduceMean", &[&real], &[("axes", Integers(vec![0]))]);
+        self.append_with("Add", &sum, &[]);
+        self.append("Tanh", &[]);
     }
 
     /// Values where something holds, and others elsewhere.
     fn choose(&mut self) {
         let value = self.value.clone();
-        let zero = self.graph.same(&[], 0.1);
+        let zero = self.graph.add_filled(&[], 0.1);
         match self.chance.below(4) {
             0 => {
-                let is_more = self.graph.node("Greater", &[&value, &zero], &[]);
-                self.value = self.graph.node("Where", &[&is_more, &value, &zero], &[]);
+                let is_more = self.graph.encode_node("Greater", &[&value, &zero], &[]);
+                self.value = self.graph.encode_node("Where", &[&is_more, &value, &zero], &[]);
             }
             1 => {
-                let two = self.graph.same(&[], 2.0);
-                self.with("Pow", &two, &[]);
-                self.then("Sqrt", &[]);
+                let two = self.graph.add_filled(&[], 2.0);
+                self.append_with("Pow", &two, &[]);
+                self.append("Sqrt", &[]);
             }
             2 => {
-                self.then("HardSigmoid", &[("alpha", Float(0.2))]);
-                self.with("Mul", &value, &[]);
+                self.append("HardSigmoid", &[("alpha", Float(0.2))]);
+                self.append_with("Mul", &value, &[]);
             }
             _ => {
-                let one = self.graph.same(&[], 1.0);
-                self.value = self.graph.node("Sub", &[&one, &value], &[]);
+                let text = self.graph.add_filled(&[], 1.0);
+                self.value = self.graph.encode_node("Sub", &[&text, &value], &[]);
             }
         }
     }

@@ -11,8 +11,8 @@
 //!
 //! On loopback anybody may train, as with the original; on any other address that needs the token. A client that goes away without waiting ends its training.
 
-mod jobs;
-mod request;
+mod train_request;
+mod training_jobs;
 
 use std::sync::Arc;
 
@@ -23,67 +23,67 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use metier_prom::{Format, Kind, Labels, Page};
+use metier_prom::{ExpositionFormat, MetricKind, MetricsPage, RenderedLabels};
 use serde_json::{Value, json};
 
-pub use jobs::Jobs;
+pub use training_jobs::TrainingScheduler;
 
-use super::models::{bears, json_of, refusal};
-use super::online::Figures;
-use crate::http::config::Secret;
-use jobs::{Job, State as Progress};
-use request::Train;
+use super::model_server::{bears_token, json_response, problem_response};
+use super::online_trainer::OnlineTrainerStats;
+use crate::http::config::AccessToken;
+use train_request::TrainRequest;
+use training_jobs::{TrainingJob, TrainingState as Progress};
 
 /// Where clients look for it.
 pub const PORT: u16 = 8102;
 
-const BODY_BYTES: usize = 256 << 20;
+const MAX_BODY_BYTES: usize = 256 << 20;
 
 /// What all requests share.
-pub struct Trainer {
-    pub jobs: Arc<Jobs>,
-    pub token: Option<Secret>,
+pub struct TrainerState {
+    pub jobs: Arc<TrainingScheduler>,
+    pub token: Option<AccessToken>,
     pub is_closed: bool,
     /// What the online trainer beside it did.
-    pub online: Option<Arc<Figures>>,
+    pub online: Option<Arc<OnlineTrainerStats>>,
 }
 
-type Shared = Arc<Trainer>;
+type SharedTrainer = Arc<TrainerState>;
 
-pub fn router(trainer: Shared) -> Router {
+pub fn router(trainer: SharedTrainer) -> Router {
     Router::new()
-        .route("/train", post(train))
-        .route("/jobs", get(list))
-        .route("/jobs/{id}", get(one).delete(end))
-        .route("/jobs/{id}/result", get(result))
+        .route("/train", post(handle_train))
+        .route("/jobs", get(list_jobs))
+        .route("/jobs/{id}", get(get_job).delete(stop_job))
+        .route("/jobs/{id}/result", get(get_job_result))
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(|| async { "ok\n" }))
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .layer(middleware::from_fn_with_state(trainer.clone(), enter))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(trainer.clone(), authorise_request))
         .with_state(trainer)
 }
 
-async fn enter(State(trainer): State<Shared>, request: Request, next: Next) -> Response {
+async fn authorise_request(State(trainer): State<SharedTrainer>, request: Request, next: Next) -> Response {
     let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
-    if trainer.is_closed && !is_probe && !bears(trainer.token.as_ref(), request.headers()) {
+    if trainer.is_closed && !is_probe && !bears_token(trainer.token.as_ref(), request.headers()) {
         let why = "this needs the server's token: Authorization: Bearer TOKEN";
-        return refusal(StatusCode::UNAUTHORIZED, "authorization", why);
+        return problem_response(StatusCode::UNAUTHORIZED, "authorization", why);
     }
     next.run(request).await
 }
 
 /// Ends a training whose client is gone.
-struct Waiting(Arc<Job>);
+struct StopJobOnDrop(Arc<TrainingJob>);
 
-impl Drop for Waiting {
+impl Drop for StopJobOnDrop {
     fn drop(&mut self) {
-        self.0.stop();
+        self.0.request_stop();
     }
 }
 
-async fn train(
-    State(trainer): State<Shared>,
+async fn handle_train(
+    State(trainer): State<SharedTrainer>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Bytes,
@@ -91,39 +91,42 @@ async fn train(
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") {
         let why = format!("is {kind:?}; want application/json");
-        return refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", &why);
+        return problem_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", &why);
     }
     let waits = match wants_to_wait(query.as_deref(), &headers) {
         Ok(waits) => waits,
-        Err(why) => return refusal(StatusCode::BAD_REQUEST, "wait", &why),
+        Err(why) => return problem_response(StatusCode::BAD_REQUEST, "wait", &why),
     };
     // Hundreds of megabytes of JSON would make everybody wait.
-    let read = tokio::task::spawn_blocking(move || Train::read(&body)).await;
+    let read = tokio::task::spawn_blocking(move || TrainRequest::read(&body)).await;
     let train = match read {
         Ok(Ok(train)) => train,
         Ok(Err(why)) => {
             let field = why.split(": ").next().unwrap_or_default().to_string();
-            return refusal(StatusCode::BAD_REQUEST, &field, &why);
+            return problem_response(StatusCode::BAD_REQUEST, &field, &why);
         }
         Err(_) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     };
     let Some(job) = trainer.jobs.add(train) else {
-        let mut response =
-            refusal(StatusCode::SERVICE_UNAVAILABLE, "train", "too many trainings wait; try again later");
+        let mut response = problem_response(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "train",
+            "too many trainings wait; try again later",
+        );
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("30"));
         return response;
     };
     if !waits {
-        let mut response = (StatusCode::ACCEPTED, json_of(&job.to_json())).into_response();
+        let mut response = (StatusCode::ACCEPTED, json_response(&job.to_json())).into_response();
         if let Ok(place) = HeaderValue::from_str(&format!("/jobs/{}", job.id)) {
             response.headers_mut().insert(header::LOCATION, place);
         }
         return response;
     }
-    let waiting = Waiting(job.clone());
-    job.over().await;
+    let waiting = StopJobOnDrop(job.clone());
+    job.wait_until_over().await;
     drop(waiting);
-    zip(&job).await
+    zip_response(&job).await
 }
 
 fn wants_to_wait(query: Option<&str>, headers: &HeaderMap) -> Result<bool, String> {
@@ -132,7 +135,7 @@ fn wants_to_wait(query: Option<&str>, headers: &HeaderMap) -> Result<bool, Strin
             ("wait", "true") => return Ok(true),
             ("wait", "false") => return Ok(false),
             ("wait", other) => {
-                let other = metier_power::vocabulary::shorten(other);
+                let other = metier_power::kepler_terms::shorten(other);
                 return Err(format!("wait is {other:?}; want true or false"));
             }
             _ => {}
@@ -141,17 +144,17 @@ fn wants_to_wait(query: Option<&str>, headers: &HeaderMap) -> Result<bool, Strin
     let prefers = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     Ok(!prefers
         .flat_map(|value| value.split(','))
-        .any(|one| one.trim().eq_ignore_ascii_case("respond-async")))
+        .any(|text| text.trim().eq_ignore_ascii_case("respond-async")))
 }
 
 /// The zip of a training that is over, or why there is none.
-async fn zip(job: &Job) -> Response {
+async fn zip_response(job: &TrainingJob) -> Response {
     let name = &job.name;
     match job.state() {
         Progress::Done(path, _) => {
             let bytes = tokio::task::spawn_blocking(move || std::fs::read(path)).await;
             let Ok(Ok(bytes)) = bytes else {
-                return refusal(StatusCode::GONE, "id", "the result was cleared away; train again");
+                return problem_response(StatusCode::GONE, "id", "the result was cleared away; train again");
             };
             let mut response = Body::from(bytes).into_response();
             let headers = response.headers_mut();
@@ -164,65 +167,71 @@ async fn zip(job: &Job) -> Response {
         Progress::Failed(fault) => {
             let why = format!("cannot train model {name}: {}", fault.why);
             match fault.field {
-                Some(field) => refusal(StatusCode::BAD_REQUEST, field, &why),
-                None => refusal(StatusCode::INTERNAL_SERVER_ERROR, "train", &why),
+                Some(field) => problem_response(StatusCode::BAD_REQUEST, field, &why),
+                None => problem_response(StatusCode::INTERNAL_SERVER_ERROR, "train", &why),
             }
         }
-        Progress::Stopped => refusal(StatusCode::GONE, "id", "the training was ended"),
-        Progress::Waiting | Progress::Learning(..) => {
-            refusal(StatusCode::CONFLICT, "id", "the training is not over; ask /jobs/ID how far it is")
-        }
+        Progress::Stopped => problem_response(StatusCode::GONE, "id", "the training was ended"),
+        Progress::Waiting | Progress::Learning(..) => problem_response(
+            StatusCode::CONFLICT,
+            "id",
+            "the training is not over; ask /jobs/ID how far it is",
+        ),
     }
 }
 
-async fn list(State(trainer): State<Shared>) -> Response {
+async fn list_jobs(State(trainer): State<SharedTrainer>) -> Response {
     let jobs: Vec<Value> = trainer.jobs.list().iter().map(|job| job.to_json()).collect();
-    json_of(&json!({ "schema": "metier.power-trainings/1", "jobs": jobs }))
+    json_response(&json!({ "schema": "metier.power-trainings/1", "jobs": jobs }))
 }
 
-fn find(trainer: &Trainer, id: &str) -> Option<Arc<Job>> {
+fn find_job(trainer: &TrainerState, id: &str) -> Option<Arc<TrainingJob>> {
     id.parse().ok().and_then(|id| trainer.jobs.get(id))
 }
 
-fn unknown(id: &str) -> Response {
-    let id = metier_power::vocabulary::shorten(id);
+fn unknown_job(id: &str) -> Response {
+    let id = metier_power::kepler_terms::shorten(id);
     let why = format!("there is no training {id:?}; /jobs lists those that are remembered");
-    refusal(StatusCode::NOT_FOUND, "id", &why)
+    problem_response(StatusCode::NOT_FOUND, "id", &why)
 }
 
-async fn one(State(trainer): State<Shared>, Path(id): Path<String>) -> Response {
-    find(&trainer, &id).map_or_else(|| unknown(&id), |job| json_of(&job.to_json()))
+async fn get_job(State(trainer): State<SharedTrainer>, Path(id): Path<String>) -> Response {
+    find_job(&trainer, &id).map_or_else(|| unknown_job(&id), |job| json_response(&job.to_json()))
 }
 
-async fn result(State(trainer): State<Shared>, Path(id): Path<String>) -> Response {
-    match find(&trainer, &id) {
-        Some(job) => zip(&job).await,
-        None => unknown(&id),
+async fn get_job_result(State(trainer): State<SharedTrainer>, Path(id): Path<String>) -> Response {
+    match find_job(&trainer, &id) {
+        Some(job) => zip_response(&job).await,
+        None => unknown_job(&id),
     }
 }
 
-async fn end(State(trainer): State<Shared>, Path(id): Path<String>) -> Response {
-    match find(&trainer, &id) {
+async fn stop_job(State(trainer): State<SharedTrainer>, Path(id): Path<String>) -> Response {
+    match find_job(&trainer, &id) {
         Some(job) => {
-            job.stop();
-            json_of(&job.to_json())
+            job.request_stop();
+            json_response(&job.to_json())
         }
-        None => unknown(&id),
+        None => unknown_job(&id),
     }
 }
 
-async fn metrics(State(trainer): State<Shared>) -> Response {
-    let mut page = Page::new(Format::Text);
-    let mut family =
-        page.family("metier_power_trainings_total", Kind::Counter, "Trainings that are over, by outcome.");
-    for (outcome, count) in ["done", "failed", "stopped"].iter().zip(trainer.jobs.ended()) {
-        family.sample(&Labels::default().and("outcome", outcome), count as f64);
+async fn metrics(State(trainer): State<SharedTrainer>) -> Response {
+    let mut page = MetricsPage::new(ExpositionFormat::Text);
+    let mut family = page.begin_family(
+        "metier_power_trainings_total",
+        MetricKind::Counter,
+        "Trainings that are over, by outcome.",
+    );
+    for (outcome, count) in ["done", "failed", "stopped"].iter().zip(trainer.jobs.ended_counts()) {
+        family.add_sample(&RenderedLabels::default().with_label("outcome", outcome), count as f64);
     }
     let open = trainer.jobs.list().iter().filter(|job| !job.state().is_over()).count();
-    let mut family = page.family("metier_power_trainings_open", Kind::Gauge, "Trainings that are not over.");
-    family.sample(&Labels::default(), open as f64);
+    let mut family =
+        page.begin_family("metier_power_trainings_open", MetricKind::Gauge, "Trainings that are not over.");
+    family.add_sample(&RenderedLabels::default(), open as f64);
     if let Some(online) = &trainer.online {
         online.write(&mut page);
     }
-    ([(header::CONTENT_TYPE, crate::http::metrics::TEXT_FORMAT)], page.finish()).into_response()
+    ([(header::CONTENT_TYPE, crate::http::request_metrics::TEXT_FORMAT)], page.finish()).into_response()
 }

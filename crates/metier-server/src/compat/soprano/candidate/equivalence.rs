@@ -1,26 +1,26 @@
 //! The same cluster, graph and runtime have the same answer by the way of `metier place`, of a
 //! profiling answer, and of a graph that is placed through the SOPRANO interface.
 
-use metier_cluster::inventory::join;
+use metier_cluster::inventory::join_sources;
 use metier_cluster::inventory::kubernetes::KubernetesSurvey;
 use metier_cluster::inventory::prometheus::PrometheusSnapshot;
-use metier_onnx::build::Builder;
-use metier_onnx::{Bindings, DataType, Limits};
-use metier_place::{Aged, KubernetesNode, PlacementStanding, PrometheusNode, place};
-use metier_types::{Ratio, Seconds, Timestamp};
+use metier_onnx::graph_builder::GraphBuilder;
+use metier_onnx::{DataType, OnnxLimits, ShapeBindings};
+use metier_place::{AgedValue, KubernetesNode, PlacementStanding, PrometheusNode, place};
+use metier_types::{Ratio, Seconds, UtcTimestamp};
 
 use super::*;
-use crate::placement_cache::Soprano;
+use crate::placement_cache::SopranoConfig;
 
-fn graph() -> Analysis {
-    let mut made = Builder::new(1);
-    let x = made.input(DataType::Float, &[1, 512]);
-    let weights = made.weights(&[512, 512], 512);
-    let y = made.node("MatMul", &[&x, &weights], &[]);
-    made.output(&y);
-    let limits = Limits::default();
-    let read = metier_onnx::read(&made.finish(), &limits).unwrap();
-    metier_onnx::analyse(&read, &Bindings::default(), &limits).unwrap()
+fn graph() -> GraphAnalysis {
+    let mut made = GraphBuilder::new(1);
+    let x = made.add_input(DataType::Float, &[1, 512]);
+    let weights = made.add_weights(&[512, 512], 512);
+    let y = made.encode_node("MatMul", &[&x, &weights], &[]);
+    made.add_output(&y);
+    let limits = OnnxLimits::default();
+    let read = metier_onnx::read_onnx(&made.finish(), &limits).unwrap();
+    metier_onnx::analyse_graph(&read, &ShapeBindings::default(), &limits).unwrap()
 }
 
 /// Nodes of Kubernetes: name, label of its device, free cores and mebibytes.
@@ -67,8 +67,8 @@ fn snapshot() -> PrometheusSnapshot {
             model: model.map(str::to_string),
             architecture: Some("aarch64".into()),
             cores: Some(4),
-            cpu_busy: Some(Aged { value: Ratio(busy), age }),
-            memory_available: Some(Aged { value: Bytes(available << 20), age }),
+            cpu_busy: Some(AgedValue { value: Ratio(busy), age }),
+            memory_available: Some(AgedValue { value: Bytes(available << 20), age }),
             ..PrometheusNode::default()
         }
     };
@@ -86,19 +86,24 @@ fn snapshot() -> PrometheusSnapshot {
         ("used-up", None, 0.1, 1),
     ];
     let nodes = nodes.into_iter().map(node).collect();
-    PrometheusSnapshot { at: Timestamp::UNIX_EPOCH, nodes, warnings: vec![] }
+    PrometheusSnapshot { at: UtcTimestamp::UNIX_EPOCH, nodes, warnings: vec![] }
 }
 
 /// Name and time of each node that can take it, in order.
 fn able(placement: &Placement) -> Vec<(String, f64)> {
-    let able = placement.candidates.iter().filter(|one| one.status != PlacementStanding::LeftOut);
-    able.map(|one| (one.device.clone(), one.prediction.as_ref().unwrap().value())).collect()
+    let able = placement.candidates.iter().filter(|candidate| candidate.status != PlacementStanding::LeftOut);
+    able.map(|candidate| (candidate.device.clone(), candidate.prediction.as_ref().unwrap().value())).collect()
 }
 
 /// As `metier place` asks.
-fn by_command(predictors: &PlacementPredictors, inventory: &NodeInventory, graph: &Analysis) -> Placement {
+fn by_command(
+    predictors: &PlacementPredictors,
+    inventory: &NodeInventory,
+    graph: &GraphAnalysis,
+) -> Placement {
     let runtime = ONNX_RUNTIME.to_string();
-    let conditions = Conditions { runtime, threads: ALL, ..Conditions::default() };
+    let conditions =
+        InferenceConditions { runtime, threads: ALL_PROCESSORS, ..InferenceConditions::default() };
     let (latency, passports) = (&predictors.latency, &predictors.passports);
     let predictor = NodePredictor::new(latency, passports, graph.into(), conditions);
     place(inventory, &PlacementDemand::single("net"), &|node| predictor.on_node(node))
@@ -107,24 +112,24 @@ fn by_command(predictors: &PlacementPredictors, inventory: &NodeInventory, graph
 #[test]
 fn the_same_cluster_graph_and_runtime_have_the_same_answer_everywhere() {
     let (survey, snapshot, graph) = (survey(), snapshot(), graph());
-    let predictors = PlacementPredictors::without_store(&Soprano::default());
-    let counts = Counts { conv_layers: 9.0, total_parameters: 7.0, ..Counts::default() };
+    let predictors = PlacementPredictors::without_store(&SopranoConfig::default());
+    let counts = SopranoCounts { conv_layers: 9.0, total_parameters: 7.0, ..SopranoCounts::default() };
     let question = GraphQuestion { counts, graph: Some(Box::new(graph.clone())), threads: None };
-    let both = join(Some(Ok(&survey)), Some(Ok(&snapshot)));
-    let of_kubernetes = join(Some(Ok(&survey)), Some(Err("gone".into())));
-    let of_prometheus = join(Some(Err("gone".into())), Some(Ok(&snapshot)));
+    let both = join_sources(Some(Ok(&survey)), Some(Ok(&snapshot)));
+    let of_kubernetes = join_sources(Some(Ok(&survey)), Some(Err("gone".into())));
+    let of_prometheus = join_sources(Some(Err("gone".into())), Some(Ok(&snapshot)));
     for (inventory, first) in [(&both, "idle-5"), (&of_kubernetes, "busy-5"), (&of_prometheus, "stranger")] {
         let commanded = by_command(&predictors, inventory, &graph);
         let expected = able(&commanded);
         assert_eq!(expected[0].0, first, "{expected:?}");
         let profiled: Vec<(String, f64)> = question
-            .candidates(&predictors, inventory)
+            .rank_candidates(&predictors, inventory)
             .into_iter()
-            .filter_map(|one| Some((one.node?, one.predicted_execution_time?)))
+            .filter_map(|candidate| Some((candidate.node?, candidate.predicted_execution_time?)))
             .collect();
         assert_eq!(profiled, expected);
         let (candidates, mut placed) =
-            question.placed(&predictors, inventory, &PlacementDemand::single("net"));
+            question.rank_and_place(&predictors, inventory, &PlacementDemand::single("net"));
         placed.seconds = commanded.seconds;
         assert_eq!(placed, commanded, "all of it: order, times, memory and reasons");
         let first = &candidates[0];

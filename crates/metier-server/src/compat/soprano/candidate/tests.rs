@@ -6,15 +6,15 @@ mod lab_graph;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use metier_place::{Aged, PrometheusNode};
+use metier_place::{AgedValue, PrometheusNode};
 use metier_types::{Ratio, Seconds};
 
 use super::*;
 use crate::compat::soprano::PredictorColumns;
-use crate::placement_cache::Soprano;
+use crate::placement_cache::SopranoConfig;
 
 fn node(name: &str, model: &str, busy: f64) -> PrometheusNode {
-    let aged = |value| Some(Aged { value: Ratio(value), age: Seconds(3.0) });
+    let aged = |value| Some(AgedValue { value: Ratio(value), age: Seconds(3.0) });
     PrometheusNode {
         name: name.to_string(),
         class: Some("Computer".to_string()),
@@ -28,7 +28,7 @@ fn node(name: &str, model: &str, busy: f64) -> PrometheusNode {
 
 /// The nodes of a Prometheus, by name.
 fn inventory(mut nodes: Vec<PrometheusNode>) -> NodeInventory {
-    nodes.sort_by(|one, other| one.name.cmp(&other.name));
+    nodes.sort_by(|node, other| node.name.cmp(&other.name));
     let facts = |node: PrometheusNode| NodeFacts {
         name: node.name.clone(),
         kubernetes: None,
@@ -39,20 +39,20 @@ fn inventory(mut nodes: Vec<PrometheusNode>) -> NodeInventory {
 }
 
 fn ours() -> PlacementPredictors {
-    PlacementPredictors::without_store(&Soprano::default())
+    PlacementPredictors::without_store(&SopranoConfig::default())
 }
 
 fn by_file(file: PredictorColumns) -> PlacementPredictors {
     let predictor: Option<Arc<dyn FilePredictor>> = Some(Arc::new(file));
-    PlacementPredictors::without_store(&Soprano { predictor, ..Soprano::default() })
+    PlacementPredictors::without_store(&SopranoConfig { predictor, ..SopranoConfig::default() })
 }
 
 fn ranked(nodes: Vec<PrometheusNode>, question: &GraphQuestion) -> Vec<ProfilingCandidate> {
-    question.candidates(&ours(), &inventory(nodes))
+    question.rank_candidates(&ours(), &inventory(nodes))
 }
 
 fn question() -> GraphQuestion {
-    let counts = Counts {
+    let counts = SopranoCounts {
         conv_layers: 53.0,
         pool_layers: 2.0,
         fc_layers: 1.0,
@@ -125,7 +125,7 @@ fn nodes_without_a_load_or_a_device_are_listed_last_with_the_reason() {
 fn a_node_without_room_for_the_graph_is_not_chosen_however_fast_it_is() {
     let with = |name: &str, model: &str, bytes: u64| {
         let mut node = node(name, model, 0.02);
-        node.memory_available = Some(Aged { value: Bytes(bytes), age: Seconds(3.0) });
+        node.memory_available = Some(AgedValue { value: Bytes(bytes), age: Seconds(3.0) });
         node
     };
     // The upper end of the prediction, in whole mebibytes.
@@ -148,20 +148,23 @@ fn a_node_without_room_for_the_graph_is_not_chosen_however_fast_it_is() {
     // Where none has room there is nobody better: the seed's own example has 1e19 parameters, and
     // is answered.
     let nodes = vec![with("slow", "Raspberry Pi 3B", 1 << 30), with("fast", "Raspberry Pi 5", 1 << 30)];
-    let counts = Counts { total_parameters: 1e19, ..question().counts };
+    let counts = SopranoCounts { total_parameters: 1e19, ..question().counts };
     let all = ranked(nodes, &GraphQuestion { counts, ..question() });
     assert_eq!(names(&all), ["fast", "slow"]);
-    for one in &all {
-        assert!(one.predicted_execution_time.is_some() && one.threads == Some(4), "{one:?}");
-        assert!(one.reason.contains("it may not run there: it may need"), "{}", one.reason);
+    for candidate in &all {
+        assert!(
+            candidate.predicted_execution_time.is_some() && candidate.threads == Some(4),
+            "{candidate:?}"
+        );
+        assert!(candidate.reason.contains("it may not run there: it may need"), "{}", candidate.reason);
     }
     // A device that is described is the only one: its time stays, and that it may not fit is said.
     let described = DescribedDevice { model: "Raspberry Pi 3B".into(), cpu_percent: 5.0, disk_percent: 75.0 };
-    let counts = Counts { total_parameters: 1e12, ..question().counts };
-    let large = GraphQuestion { counts, ..question() }.described(&ours(), &described);
+    let counts = SopranoCounts { total_parameters: 1e12, ..question().counts };
+    let large = GraphQuestion { counts, ..question() }.predict_described(&ours(), &described);
     assert!(large.predicted_execution_time.is_some());
     assert!(large.reason.contains("it may not run there: it may need"), "{}", large.reason);
-    let small = question().described(&ours(), &described);
+    let small = question().predict_described(&ours(), &described);
     assert!(!small.reason.contains("may not run"), "{}", small.reason);
 }
 
@@ -176,7 +179,7 @@ fn fewer_threads_take_longer_and_more_than_there_are_do_not_help() {
 
 #[test]
 fn absurd_counts_have_a_finite_answer() {
-    let counts = Counts {
+    let counts = SopranoCounts {
         conv_layers: 66_666_666.0,
         pool_layers: 77_777_777.0,
         fc_layers: 34_535_353_535.0,
@@ -188,10 +191,10 @@ fn absurd_counts_have_a_finite_answer() {
     let described =
         DescribedDevice { model: "Raspberry Pi 4B".into(), cpu_percent: 95.0, disk_percent: 75.0 };
     let absurd = GraphQuestion { counts, ..question() };
-    let candidate = absurd.described(&ours(), &described);
+    let candidate = absurd.predict_described(&ours(), &described);
     assert!(candidate.predicted_execution_time.unwrap().is_finite(), "{candidate:?}");
     let unknown = DescribedDevice { model: "toaster".into(), ..described };
-    let candidate = absurd.described(&ours(), &unknown);
+    let candidate = absurd.predict_described(&ours(), &unknown);
     assert!(candidate.reason.contains("no passport of \"toaster\""), "{}", candidate.reason);
 }
 
@@ -213,7 +216,7 @@ fn predictor_files_give_the_numbers_of_xgboost_itself() {
     let original = PredictorColumns::open(&fixture("original.json")).unwrap();
     let scaled = PredictorColumns::open(&fixture("scaled.json")).unwrap();
     for Recorded { row, original: by_order, scaled: by_columns } in recorded {
-        let counts = Counts {
+        let counts = SopranoCounts {
             conv_layers: row[0],
             model_input_size: row[2],
             model_output_size: row[3],
@@ -235,7 +238,7 @@ fn predictor_files_give_the_numbers_of_xgboost_itself() {
         assert_eq!(original.predict(&lacking), Err("the use of the disk"));
     }
     let ranked =
-        question().candidates(&by_file(original), &inventory(vec![node("a", "Acme Anvil 9000", 0.1)]));
+        question().rank_candidates(&by_file(original), &inventory(vec![node("a", "Acme Anvil 9000", 0.1)]));
     assert!(ranked[0].predicted_execution_time.is_some(), "a file needs no passport: {ranked:?}");
     assert_eq!((ranked[0].low, ranked[0].in_range), (None, None), "and has no interval");
     assert!(ranked[0].reason.contains("no interval"), "{}", ranked[0].reason);
@@ -249,10 +252,10 @@ fn a_predictor_file_is_asked_by_the_counts_of_the_original() {
     let predictors = by_file(PredictorColumns::open(&fixture("original.json")).unwrap());
     let nodes = inventory(vec![node("a", "Jetson Nano", 0.1)]);
     let time =
-        |question: &GraphQuestion| question.candidates(&predictors, &nodes)[0].predicted_execution_time;
+        |question: &GraphQuestion| question.rank_candidates(&predictors, &nodes)[0].predicted_execution_time;
     let counted = question();
     let rules = graph.characteristics_by_rules.unwrap();
-    let original = GraphQuestion { counts: Counts::of(&rules, 602_112.0, 4000.0), ..question() };
+    let original = GraphQuestion { counts: SopranoCounts::of(&rules, 602_112.0, 4000.0), ..question() };
     let uploaded = GraphQuestion { graph: Some(Box::new(graph)), ..question() };
     assert_eq!(time(&uploaded), time(&original));
     assert_ne!(time(&uploaded), time(&counted), "it does matter");
@@ -267,7 +270,7 @@ fn a_negative_time_of_a_predictor_file_does_not_win() {
     let path = folder.path().join("x.json");
     std::fs::write(&path, value.to_string()).unwrap();
     let predictors = by_file(PredictorColumns::open(&path).unwrap());
-    let ranked = question().candidates(&predictors, &inventory(vec![node("a", "Jetson Nano", 0.1)]));
+    let ranked = question().rank_candidates(&predictors, &inventory(vec![node("a", "Jetson Nano", 0.1)]));
     assert_eq!(ranked[0].predicted_execution_time, None);
     assert!(ranked[0].reason.contains("which nothing takes"), "{}", ranked[0].reason);
 }
@@ -278,7 +281,7 @@ fn columns_that_mean_nothing_are_refused_by_name() {
     let path = folder.path().join("x.json");
     std::fs::copy(fixture("original.json"), &path).unwrap();
     let beside = folder.path().join("x.columns.json");
-    for (text, said) in [
+    for (text, name_text) in [
         (r#"{"columns":[{"is":"colour"}]}"#, "column 1 is \"colour\""),
         (r#"{"columns":[{"is":"conv_layers"}]}"#, "1 columns; the predictor has 10"),
         (r#"{"columns":[{"is":"conv_layers","scale":0}]}"#, "the second not 0"),
@@ -288,7 +291,7 @@ fn columns_that_mean_nothing_are_refused_by_name() {
     ] {
         std::fs::write(&beside, text).unwrap();
         let error = PredictorColumns::open(&path).unwrap_err().to_string();
-        assert!(error.contains(said) && error.contains("x.columns.json"), "{text}: {error}");
+        assert!(error.contains(name_text) && error.contains("x.columns.json"), "{text}: {error}");
     }
     let error = PredictorColumns::open(&folder.path().join("nowhere.json")).unwrap_err().to_string();
     assert!(error.contains("nowhere.json") && error.contains("No such file"), "{error}");

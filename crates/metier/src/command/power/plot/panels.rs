@@ -2,33 +2,40 @@
 
 use std::collections::BTreeMap;
 
-use metier_power::assess::Assessed;
-use metier_power::frame::Frame;
-use metier_power::pipeline::{Model, Pipeline};
-use metier_power::training::Table;
-use metier_power::vocabulary::{Component, FeatureGroup, OutputType, Source, Trainer, main_feature};
-use metier_report::figure::{Bar, Content, Figure, Mark, Panel};
+use metier_power::assess::PredictorAssessment;
+use metier_power::frame::FeatureFrame;
+use metier_power::kepler_terms::{
+    EnergySource, FeatureGroup, OutputType, PowerComponent, PowerTrainer, main_feature,
+};
+use metier_power::pipeline::{PipelineModel, PredictorPipeline};
+use metier_power::training::PowerTable;
+use metier_report::figure::{FigurePanel, PanelContent, PlotBar, PlotFigure, PlotMark};
 
 /// A table, and a predictor that was tried on it.
-pub type Pair<'a> = (&'a Table, Assessed<'a>);
+pub type AssessedTable<'a> = (&'a PowerTable, PredictorAssessment<'a>);
 
 /// Points of a curve of power.
-const CURVE: usize = 20;
+const CURVE_POINTS: usize = 20;
 
-fn line(name: &str, points: Vec<(f64, f64)>) -> Mark {
-    Mark { name: name.to_string(), points, is_line: true }
+fn line_mark(name: &str, points: Vec<(f64, f64)>) -> PlotMark {
+    PlotMark { name: name.to_string(), points, is_line: true }
 }
 
-fn dots(name: &str, points: Vec<(f64, f64)>) -> Mark {
-    Mark { name: name.to_string(), points, is_line: false }
+fn dot_mark(name: &str, points: Vec<(f64, f64)>) -> PlotMark {
+    PlotMark { name: name.to_string(), points, is_line: false }
 }
 
-fn panel(title: &str, x: &str, y: &str, marks: Vec<Mark>) -> Panel {
-    Panel { title: title.to_string(), x: x.to_string(), y: y.to_string(), content: Content::Marks(marks) }
+fn mark_panel(title: &str, x: &str, y: &str, marks: Vec<PlotMark>) -> FigurePanel {
+    FigurePanel {
+        title: title.to_string(),
+        x: x.to_string(),
+        y: y.to_string(),
+        content: PanelContent::Marks(marks),
+    }
 }
 
 /// A column over seconds since the first row, all containers of a moment together.
-fn over_time(frame: &Frame, values: &[f64], is_sum: bool) -> Vec<(f64, f64)> {
+fn over_time(frame: &FeatureFrame, values: &[f64], is_sum: bool) -> Vec<(f64, f64)> {
     let first = frame.timestamps.first().copied().unwrap_or_default();
     let mut by_time: BTreeMap<u64, f64> = BTreeMap::new();
     for (time, value) in frame.timestamps.iter().zip(values) {
@@ -43,74 +50,91 @@ fn over_time(frame: &Frame, values: &[f64], is_sum: bool) -> Vec<(f64, f64)> {
 }
 
 /// Features and power over time.
-pub fn preprocess(source: Source, group: FeatureGroup, output_type: OutputType, frame: &Frame) -> Figure {
+pub fn preprocess_figure(
+    source: EnergySource,
+    group: FeatureGroup,
+    output_type: OutputType,
+    frame: &FeatureFrame,
+) -> PlotFigure {
     let mut panels = Vec::new();
     for name in group.features() {
         if let Some(values) = frame.column(name) {
-            let marks = vec![line("", over_time(frame, values, true))];
-            panels.push(panel(name, "seconds", "a second", marks));
+            let marks = vec![line_mark("", over_time(frame, values, true))];
+            panels.push(mark_panel(name, "seconds", "a second", marks));
         }
     }
     let power = source.components().iter().filter_map(|component| {
         let values = frame.watts(*component)?;
-        Some(line(component.name(), over_time(frame, &values, false)))
+        Some(line_mark(component.name(), over_time(frame, &values, false)))
     });
-    panels.push(panel("power", "seconds", "W", power.collect()));
+    panels.push(mark_panel("power", "seconds", "W", power.collect()));
     let title = format!("{} {} {}", source.name(), output_type.name(), group.name());
-    Figure { title, panels }
+    PlotFigure { title, panels }
 }
 
 /// Measured and predicted power over time, and both over each feature.
-pub fn estimate(source: Source, output_type: OutputType, table: &Table, best: &Assessed<'_>) -> Figure {
+pub fn estimate_figure(
+    source: EnergySource,
+    output_type: OutputType,
+    table: &PowerTable,
+    best: &PredictorAssessment<'_>,
+) -> PlotFigure {
     let frame = &table.frame;
     let mut panels = Vec::new();
-    for one in &best.components {
-        let measured = frame.watts(one.component).unwrap_or_default();
-        let mape = one.mape.map_or(String::new(), |mape| format!(", {mape:.1} %"));
-        let title = format!("{}: mean error {:.2} W{mape}", one.component.name(), one.mae);
+    for assessment in &best.components {
+        let measured = frame.watts(assessment.component).unwrap_or_default();
+        let mape = assessment.mape.map_or(String::new(), |mape| format!(", {mape:.1} %"));
+        let title = format!("{}: mean error {:.2} W{mape}", assessment.component.name(), assessment.mae);
         let marks = vec![
-            line("measured", over_time(frame, &measured, false)),
-            line("predicted", over_time(frame, &one.predicted, false)),
+            line_mark("measured", over_time(frame, &measured, false)),
+            line_mark("predicted", over_time(frame, &assessment.predicted, false)),
         ];
-        panels.push(panel(&title, "seconds", "W", marks));
+        panels.push(mark_panel(&title, "seconds", "W", marks));
     }
     for name in table.group.features() {
         let Some(values) = frame.column(name) else { continue };
         let most = values.iter().fold(0f64, |most, value| most.max(value.abs()));
         // The component that tells most: the first of the source.
-        let Some(one) = best.components.first().filter(|_| most > 0.0) else { continue };
-        let measured = frame.watts(one.component).unwrap_or_default();
+        let Some(component_assessment) = best.components.first().filter(|_| most > 0.0) else { continue };
+        let measured = frame.watts(component_assessment.component).unwrap_or_default();
         let beside =
             |watts: &[f64]| values.iter().map(|value| value / most).zip(watts.iter().copied()).collect();
-        let title = format!("{} over {name}", one.component.name());
-        let marks = vec![dots("measured", beside(&measured)), dots("predicted", beside(&one.predicted))];
-        panels.push(panel(&title, "share of the largest value", "W", marks));
+        let title = format!("{} over {name}", component_assessment.component.name());
+        let marks = vec![
+            dot_mark("measured", beside(&measured)),
+            dot_mark("predicted", beside(&component_assessment.predicted)),
+        ];
+        panels.push(mark_panel(&title, "share of the largest value", "W", marks));
     }
     let who = format!("{} of {}", best.model.full_name, best.pipeline);
     let title = format!("{} {} {} by {who}", source.name(), output_type.name(), table.group.name());
-    Figure { title, panels }
+    PlotFigure { title, panels }
 }
 
 /// The error of every predictor, the best first.
-pub fn error(source: Source, output_type: OutputType, all: &[Pair<'_>]) -> Figure {
+pub fn error_figure(source: EnergySource, output_type: OutputType, all: &[AssessedTable<'_>]) -> PlotFigure {
     let mut panels = Vec::new();
     for component in source.components() {
-        let mut bars: Vec<Bar> = all
+        let mut bars: Vec<PlotBar> = all
             .iter()
-            .filter_map(|(table, one)| {
-                let of = one.components.iter().find(|of| of.component == *component)?;
-                let name = format!("{} {}", table.group.name(), one.model.full_name);
-                Some(Bar { name, value: Some(of.mae), colour: colour(table.group) })
+            .filter_map(|(table, assessment)| {
+                let of = assessment.components.iter().find(|of| of.component == *component)?;
+                let name = format!("{} {}", table.group.name(), assessment.model.full_name);
+                Some(PlotBar { name, value: Some(of.mae), colour: group_colour(table.group) })
             })
             .collect();
-        sort(&mut bars);
+        sort_bars(&mut bars);
         panels.push(bar_panel(component.name(), bars));
     }
-    Figure { title: format!("errors on these rows: {} {}", source.name(), output_type.name()), panels }
+    PlotFigure { title: format!("errors on these rows: {} {}", source.name(), output_type.name()), panels }
 }
 
 /// The errors that a pipeline tells of its predictors.
-pub fn metadata(pipeline: &Pipeline, source: Source, output_type: OutputType) -> Option<Figure> {
+pub fn metadata_figure(
+    pipeline: &PredictorPipeline,
+    source: EnergySource,
+    output_type: OutputType,
+) -> Option<PlotFigure> {
     let own =
         || pipeline.models.iter().filter(|model| model.source == source && model.output_type == output_type);
     own().next()?;
@@ -122,35 +146,39 @@ pub fn metadata(pipeline: &Pipeline, source: Source, output_type: OutputType) ->
         errors.extend(model.error("mae").filter(|error| *error >= 0.0));
     }
     for group in FeatureGroup::ALL {
-        let mut bars: Vec<Bar> = by_trainer
+        let mut bars: Vec<PlotBar> = by_trainer
             .iter()
             .filter(|((of, _), _)| *of == group)
-            .map(|((_, trainer), errors)| Bar {
+            .map(|((_, trainer), errors)| PlotBar {
                 name: match errors.len() {
                     1 => trainer.clone(),
                     count => format!("{trainer}, mean of {count}"),
                 },
                 value: (!errors.is_empty()).then(|| errors.iter().sum::<f64>() / errors.len() as f64),
-                colour: colour(group),
+                colour: group_colour(group),
             })
             .collect();
-        sort(&mut bars);
+        sort_bars(&mut bars);
         if !bars.is_empty() {
             panels.push(bar_panel(group.name(), bars));
         }
     }
     let title = format!("errors that {} tells: {} {}", pipeline.name, source.name(), output_type.name());
-    Some(Figure { title, panels })
+    Some(PlotFigure { title, panels })
 }
 
 /// Power over CPU time, a line for each node type, by its best predictor that can be served as weights.
-pub fn power_curve(pipeline: &Pipeline, source: Source, output_type: OutputType) -> Option<Figure> {
-    let mut best: BTreeMap<u32, &Model> = BTreeMap::new();
-    let has_weights = |model: &Model| {
-        let trainer = Trainer::named(&model.name.trainer);
-        trainer.is_some_and(|trainer| trainer.has_weights() || trainer == Trainer::Linear)
+pub fn power_curve_figure(
+    pipeline: &PredictorPipeline,
+    source: EnergySource,
+    output_type: OutputType,
+) -> Option<PlotFigure> {
+    let mut best: BTreeMap<u32, &PipelineModel> = BTreeMap::new();
+    let has_weights = |model: &PipelineModel| {
+        let trainer = PowerTrainer::named(&model.name.trainer);
+        trainer.is_some_and(|trainer| trainer.has_weights() || trainer == PowerTrainer::Linear)
     };
-    let is_curve = |model: &&Model| {
+    let is_curve = |model: &&PipelineModel| {
         model.source == source
             && model.output_type == output_type
             && has_weights(model)
@@ -162,57 +190,57 @@ pub fn power_curve(pipeline: &Pipeline, source: Source, output_type: OutputType)
         if has_bpf && model.group != FeatureGroup::BpfOnly {
             continue;
         }
-        let error = |model: &Model| model.error("mae").unwrap_or(f64::MAX);
+        let error = |model: &PipelineModel| model.error("mae").unwrap_or(f64::MAX);
         let known = best.entry(model.name.node_type).or_insert(model);
         if error(model) < error(known) {
             *known = model;
         }
     }
-    let mut by_component: BTreeMap<Component, (String, Vec<Mark>)> = BTreeMap::new();
+    let mut by_component: BTreeMap<PowerComponent, (String, Vec<PlotMark>)> = BTreeMap::new();
     for (node_type, model) in best {
         let Ok(formulas) = model.formulas() else { continue };
         for (component, formula) in formulas {
             let Some(main) = main_feature(component, &formula.features) else { continue };
             let scale = formula.scale.get(main).copied().unwrap_or(1.0);
-            let points = (0..=CURVE).filter_map(|step| {
+            let points = (0..=CURVE_POINTS).filter_map(|step| {
                 // All features rise together, as they do under load.
-                let share = step as f64 / CURVE as f64;
+                let share = step as f64 / CURVE_POINTS as f64;
                 let row: Vec<f64> = formula.scale.iter().map(|scale| scale * share).collect();
                 Some((scale * share, formula.watts(&row)?))
             });
             let entry =
                 by_component.entry(component).or_insert_with(|| (formula.features[main].clone(), Vec::new()));
-            entry.1.push(line(&format!("type {node_type}"), points.collect()));
+            entry.1.push(line_mark(&format!("type {node_type}"), points.collect()));
         }
     }
-    let panels: Vec<Panel> = source
+    let panels: Vec<FigurePanel> = source
         .components()
         .iter()
         .filter_map(|component| {
             let (feature, marks) = by_component.remove(component)?;
             let types = if marks.len() == 1 { "node type" } else { "node types" };
             let title = format!("{}, {} {types}", component.name(), marks.len());
-            Some(panel(&title, &format!("{feature} a second"), "W", marks))
+            Some(mark_panel(&title, &format!("{feature} a second"), "W", marks))
         })
         .collect();
     let title = format!("power curves of {}: {} {}", pipeline.name, source.name(), output_type.name());
-    (!panels.is_empty()).then_some(Figure { title, panels })
+    (!panels.is_empty()).then_some(PlotFigure { title, panels })
 }
 
-fn colour(group: FeatureGroup) -> usize {
-    FeatureGroup::ALL.iter().position(|one| *one == group).unwrap_or(0)
+fn group_colour(group: FeatureGroup) -> usize {
+    FeatureGroup::ALL.iter().position(|feature_group| *feature_group == group).unwrap_or(0)
 }
 
-fn sort(bars: &mut [Bar]) {
-    let length = |bar: &Bar| bar.value.unwrap_or(f64::MAX);
-    bars.sort_by(|one, two| length(one).total_cmp(&length(two)));
+fn sort_bars(bars: &mut [PlotBar]) {
+    let length = |bar: &PlotBar| bar.value.unwrap_or(f64::MAX);
+    bars.sort_by(|bar, two| length(bar).total_cmp(&length(two)));
 }
 
-fn bar_panel(title: &str, bars: Vec<Bar>) -> Panel {
-    Panel {
+fn bar_panel(title: &str, bars: Vec<PlotBar>) -> FigurePanel {
+    FigurePanel {
         title: title.to_string(),
         x: "mean absolute error, W".to_string(),
         y: String::new(),
-        content: Content::Bars(bars),
+        content: PanelContent::Bars(bars),
     }
 }

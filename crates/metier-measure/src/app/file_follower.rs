@@ -1,0 +1,97 @@
+//! Follows a file that an application appends to, from a place in it to its end, also when lines are written in parts.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+use super::message_framer::{FrameFormat, MessageFramer, MessageFrames};
+
+/// Read in one go, so that a large file does not take large memory.
+const READ_BYTES: usize = 256 * 1024;
+
+/// A file that is followed.
+#[derive(Debug)]
+pub struct FileFollower {
+    path: PathBuf,
+    file: Option<File>,
+    at: u64,
+    framer: MessageFramer,
+    form: FrameFormat,
+}
+
+impl FileFollower {
+    /// From the start of a file, which need not exist yet.
+    pub fn from_start(path: PathBuf, form: FrameFormat) -> Self {
+        Self { path, file: None, at: 0, framer: MessageFramer::new(form), form }
+    }
+
+    /// From the present end of a file.
+    pub fn from_end(path: PathBuf, form: FrameFormat) -> Self {
+        let at = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+        Self { at, ..Self::from_start(path, form) }
+    }
+
+    /// The next messages; `false` where there is nothing more for now.
+    pub fn read_messages(&mut self, frames: &mut MessageFrames) -> io::Result<bool> {
+        if self.file.is_none() {
+            match File::open(&self.path) {
+                Ok(mut file) => {
+                    file.seek(SeekFrom::Start(self.at))?;
+                    self.file = Some(file);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(file) = &mut self.file else { return Ok(false) };
+        if file.metadata()?.len() < self.at {
+            // Somebody emptied it: what comes now is new.
+            self.at = 0;
+            file.seek(SeekFrom::Start(0))?;
+            self.framer = MessageFramer::new(self.form);
+        }
+        let mut piece = vec![0; READ_BYTES];
+        let got = file.read(&mut piece)?;
+        self.at += got as u64;
+        self.framer.push(&piece[..got], frames);
+        Ok(got == READ_BYTES)
+    }
+
+    /// Nobody writes any more: a last line without a newline counts too.
+    pub fn finish(&mut self, frames: &mut MessageFrames) {
+        self.framer.finish(frames);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn lines_in_parts_a_late_file_and_an_emptied_one_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.ndjson");
+        let mut follow = FileFollower::from_start(path.clone(), FrameFormat::Lines);
+        let seen = |follow: &mut FileFollower| {
+            let mut frames = MessageFrames::default();
+            while follow.read_messages(&mut frames).unwrap() {}
+            frames.iter().map(|m| String::from_utf8_lossy(m).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(seen(&mut follow), [""; 0]);
+        let mut file = File::create(&path).unwrap();
+        write!(file, "one 1\ntw").unwrap();
+        assert_eq!(seen(&mut follow), ["one 1"]);
+        writeln!(file, "o 2").unwrap();
+        assert_eq!(seen(&mut follow), ["two 2"]);
+        file.set_len(0).unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        write!(file, "3 3\nlast 4").unwrap();
+        assert_eq!(seen(&mut follow), ["3 3"]);
+        let mut frames = MessageFrames::default();
+        follow.finish(&mut frames);
+        assert_eq!(frames.iter().collect::<Vec<_>>(), [b"last 4"]);
+        assert_eq!(seen(&mut FileFollower::from_end(path, FrameFormat::Lines)), [""; 0]);
+    }
+}

@@ -1,0 +1,99 @@
+//! What was heard of an application during a run, as it goes into the run's record.
+
+use metier_types::{
+    AppStage, IntakeSummary as Counts, Joules, MissingReason, Run, RunWarning, Seconds, StageKind,
+    StageSource, ValueQuality,
+};
+
+#[derive(Debug, Clone, Default)]
+pub struct AppRecord {
+    /// The stages, without costs per item.
+    pub stages: Vec<AppStage>,
+    pub counts: Counts,
+    /// Processes that spoke but do not belong to the run.
+    pub strangers: u64,
+    /// Connections beyond the number that is served at once.
+    pub refused: u64,
+    /// Stages whose quantiles come from a page's own buckets, by place in `stages`.
+    pub bucketed: Vec<usize>,
+    /// Sources that could not be listened to, with the reason.
+    pub problems: Vec<(String, MissingReason)>,
+}
+
+impl AppRecord {
+    /// Puts it into the record, with costs per item. What the run used must be there already.
+    pub fn write_into(mut self, run: &mut Run) {
+        for stage in &mut self.stages {
+            // A gauge is looked at now and then: how often says nothing about items.
+            let items = stage.count as f64;
+            if stage.kind == StageKind::Value || stage.count == 0 {
+                continue;
+            }
+            stage.cpu_seconds_per_item = run.summary.cpu_seconds.map(|cpu| Seconds(cpu.get() / items));
+            stage.joules_per_item = run.summary.energy_joules.map(|energy| Joules(energy.get() / items));
+        }
+        self.note_quality(run);
+        self.add_warnings(run);
+        for (source, missing) in self.problems {
+            run.missing.insert(format!("stages.{source}"), missing);
+        }
+        let mut extra = |name: &str, number: u64| {
+            if number > 0 {
+                self.counts.extra.insert(name.to_string(), number.into());
+            }
+        };
+        extra("strangers", self.strangers);
+        extra("refused_connections", self.refused);
+        run.stages = self.stages;
+        run.intake = Some(self.counts);
+    }
+
+    fn note_quality(&self, run: &mut Run) {
+        if self.stages.is_empty() {
+            return;
+        }
+        let is_scraped = |stage: &AppStage| stage.source == StageSource::Scrape;
+        let quality = match () {
+            () if self.counts.dropped > 0 => ValueQuality::Estimated,
+            () if self.stages.iter().any(is_scraped) => ValueQuality::Sampled,
+            () => ValueQuality::Exact,
+        };
+        run.quality.insert("stages".into(), quality);
+        for place in &self.bucketed {
+            for quantile in ["p50", "p95", "p99"] {
+                run.quality.insert(format!("stages.{place}.{quantile}"), ValueQuality::Estimated);
+            }
+        }
+    }
+
+    fn add_warnings(&self, run: &mut Run) {
+        let mut warn = |code: &str, text: String| run.warnings.push(RunWarning::new(code, text));
+        let counts = &self.counts;
+        if counts.dropped > 0 {
+            let text = format!(
+                "{} messages of the application came faster than they could be taken and were dropped; counts and rates are too low",
+                counts.dropped
+            );
+            warn("dropped-messages", text);
+        }
+        if counts.malformed > 0 {
+            let example = counts.examples.first().map(|e| format!(", such as {e}")).unwrap_or_default();
+            warn(
+                "malformed-messages",
+                format!("{} messages of the application were not understood{example}", counts.malformed),
+            );
+        }
+        if counts.beyond_limit > 0 {
+            let text =
+                format!("{} messages named stages beyond the number that is kept", counts.beyond_limit);
+            warn("many-stages", text);
+        }
+        if self.strangers > 0 {
+            let text = format!(
+                "{} connections came from processes that do not belong to the run and were refused",
+                self.strangers
+            );
+            warn("strangers", text);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! A run between its first instruction and the end of its last process: one thread that waits for reports, signals,
+//! somebody's wish to stop, and the next sample. Nothing is polled faster than the user asked for.
+
+use std::time::Duration;
+
+use metier_types::{RunId, ValueQuality};
+
+use crate::instruments::HostInstruments;
+use crate::observer::RunObserver;
+use crate::process_walker::ProcessWalker;
+use crate::run_facts::{RunEnd, SampleLog, StopReason};
+use crate::runner::command::launcher_lost_error;
+use crate::running_target::{ProcessUsage, RunningTarget, SignalRung, TargetReport};
+use crate::stopper::SessionStopper;
+use crate::timeline::RunTimeline;
+use crate::{Error, RunRecorder, RunSpec};
+use metier_linux::cgroup::{CgroupMembership, CgroupMeter, CgroupTotals, RunCgroup};
+use metier_linux::process_events::ProcessWatch;
+use metier_linux::signals::{ReceivedSignal, StopSignals};
+use metier_linux::wakeup::{monotonic_ns, wait_readable};
+
+/// The host's state is read this often.
+const HOST_INTERVAL: Duration = Duration::from_secs(1);
+/// Samples are handed to the store this often; what a kill can lose.
+const CHUNK_INTERVAL: Duration = Duration::from_millis(900);
+/// The parts of memory are read at most this often.
+const MEMORY_PARTS_INTERVAL: Duration = Duration::from_millis(200);
+/// How often power is read that has no counter of energy.
+const POWER_INTERVAL: Duration = Duration::from_millis(200);
+/// Process events are collected this often on a quiet host.
+const EVENTS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Moments of the next things to do, from the start of the run.
+#[derive(Default)]
+pub(super) struct SampleSchedule {
+    sample: Duration,
+    parts: Duration,
+    host: Duration,
+    power: Duration,
+    chunk: Duration,
+    events: Duration,
+}
+
+/// What a group that may vanish said last.
+#[derive(Default)]
+pub(super) struct LastSeen {
+    totals: CgroupTotals,
+    /// Whether that was after its last process.
+    saw_end: bool,
+    pub throttling: Option<(u64, u64)>,
+}
+
+/// A run between its first instruction and the end of its last process.
+pub(super) struct SampleLoop<'a, 'b> {
+    pub meter: Option<CgroupMeter>,
+    pub group: Option<&'a RunCgroup>,
+    pub walker: ProcessWalker,
+    pub watch: Option<&'a mut ProcessWatch>,
+    pub timeline: RunTimeline,
+    pub instruments: &'a mut HostInstruments,
+    pub signals: &'a StopSignals,
+    pub stopper: &'a SessionStopper,
+    pub body: &'a mut dyn RunningTarget,
+    pub observers: &'a mut [&'b mut dyn RunObserver],
+    pub started_ns: u64,
+    pub next: SampleSchedule,
+    pub log: SampleLog,
+    pub interrupts: Vec<Duration>,
+    /// Wait status and end of the main process.
+    pub main: Option<(i32, u64)>,
+    /// Whether the group may vanish at any moment.
+    pub is_fleeting: bool,
+    pub has_own_limit: bool,
+    pub last: LastSeen,
+}
+
+impl SampleLoop<'_, '_> {
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.started_ns))
+    }
+
+    /// Waits until every process is gone.
+    pub(super) fn run_until_gone(
+        &mut self,
+        spec: &RunSpec,
+        id: RunId,
+        recorder: &mut dyn RunRecorder,
+    ) -> Result<RunEnd, Error> {
+        self.next.chunk = CHUNK_INTERVAL;
+        loop {
+            let now = self.elapsed();
+            // On the way of the last sample before it is due, rather than waking up for it.
+            let is_sample = now >= self.next.sample;
+            if now >= self.next.events || (is_sample && now + spec.interval > self.next.events) {
+                let messages: u64 = self.watch.iter_mut().map(|watch| watch.drain()).sum();
+                // The sockets hold some ten thousand messages; a busy host is looked at more often.
+                let hurry = (messages / 100).clamp(1, 10) as u32;
+                self.next.events = now + EVENTS_INTERVAL / hurry;
+            }
+            if is_sample {
+                self.take_sample(spec, now);
+                if now >= self.next.chunk {
+                    let mut chunk = self.timeline.take_chunk();
+                    chunk.extend(self.observers.iter_mut().flat_map(|observer| observer.take_series()));
+                    recorder.record_samples(id, chunk);
+                    self.next.chunk = now + CHUNK_INTERVAL;
+                }
+            }
+            self.enforce_time_limits(spec, now);
+            let wake = self.next_wake(spec).saturating_sub(self.elapsed());
+            let descriptors = [self.body.descriptor(), self.signals.descriptor(), self.stopper.descriptor()];
+            let [report, signal, stop] = wait_readable(descriptors, wake);
+            if stop && let Some(signal) = self.stopper.take_signal() {
+                self.handle_signal(ReceivedSignal { signal, from_terminal: false });
+            }
+            if signal {
+                while let Some(came) = self.signals.next() {
+                    self.handle_signal(came);
+                }
+            }
+            if !report {
+                continue;
+            }
+            match self.body.next_report() {
+                TargetReport::MainEnded { status, time_ns } => {
+                    self.main = Some((status, time_ns));
+                    self.save_totals();
+                    self.log.left_behind = self.walker.living_pids(self.group).len() as u32;
+                }
+                TargetReport::Rung { signal } => self.log.rungs.push(signal),
+                TargetReport::Gone { stuck, time_ns, own_cpu_ns, used } => {
+                    let launcher_cpu = Duration::from_nanos(own_cpu_ns);
+                    return Ok(RunEnd { gone_ns: time_ns, stuck, launcher_cpu, used });
+                }
+                TargetReport::Lost => return Err(launcher_lost_error("watching the command")),
+                TargetReport::Ending => self.read_final_totals(),
+                TargetReport::Started { .. } | TargetReport::Failed { .. } | TargetReport::Nothing => {}
+            }
+        }
+    }
+
+    /// Ends the run when its time is up, or what is left of it when the main process is over.
+    fn enforce_time_limits(&mut self, spec: &RunSpec, now: Duration) {
+        if self.log.stopped != StopReason::NotStopped {
+            return;
+        }
+        let main_ended = self.main.map(|(_, ns)| Duration::from_nanos(ns.saturating_sub(self.started_ns)));
+        let reason = match main_ended {
+            Some(ended) if now >= ended + spec.linger => StopReason::Lingering,
+            None if spec.time_limit().is_some_and(|limit| now >= limit) => StopReason::Timeout,
+            _ => return,
+        };
+        self.log.stopped = reason;
+        self.body.escalate(SignalRung::Interrupt);
+    }
+
+    /// When there is something to do next.
+    fn next_wake(&self, spec: &RunSpec) -> Duration {
+        let mut wake = self.next.sample;
+        if self.watch.is_some() {
+            wake = wake.min(self.next.events);
+        }
+        if self.log.stopped == StopReason::NotStopped {
+            wake = match self.main {
+                Some((_, ns)) => {
+                    wake.min(Duration::from_nanos(ns.saturating_sub(self.started_ns)) + spec.linger)
+                }
+                None => spec.time_limit().map_or(wake, |limit| wake.min(limit)),
+            };
+        }
+        wake
+    }
+
+    /// A terminal's INT or QUIT has reached the command already: it decides, as without us, unless the user
+    /// insists. Anything else was meant for us, and the ladder starts.
+    fn handle_signal(&mut self, came: ReceivedSignal) {
+        let now = self.elapsed();
+        if came.from_terminal
+            && self.body.receives_terminal_signals()
+            && matches!(came.signal, libc::SIGINT | libc::SIGQUIT)
+        {
+            self.interrupts.retain(|then| now.saturating_sub(*then) < Duration::from_secs(2));
+            self.interrupts.push(now);
+            if self.interrupts.len() < 3 {
+                return;
+            }
+        }
+        if self.log.stopped == StopReason::NotStopped {
+            self.log.stopped = StopReason::Signal(came.signal);
+            self.body.escalate(if came.signal == libc::SIGINT {
+                SignalRung::Interrupt
+            } else {
+                SignalRung::Terminate
+            });
+        } else {
+            // Asked again: do not wait for the rest of the grace.
+            self.body.escalate(SignalRung::Kill);
+        }
+    }
+
+    fn take_sample(&mut self, spec: &RunSpec, now: Duration) {
+        if now > self.next.sample + spec.interval / 2 && self.timeline.samples > 0 {
+            self.log.late += 1;
+        }
+        let whole = now >= self.next.parts;
+        if whole {
+            self.save_totals();
+            self.next.parts = now + spec.interval.max(MEMORY_PARTS_INTERVAL) - spec.interval / 2;
+        }
+        let mut sample = self.meter.as_mut().map(|meter| meter.sample(whole)).unwrap_or_default();
+        let walked = self.walker.walk(self.group, now);
+        if let Some(walked) = &walked {
+            if self.meter.as_ref().is_none_or(|meter| !meter.has_io()) {
+                (sample.read, sample.written) = walked.stored.unzip();
+            }
+            if self.meter.is_none() {
+                sample.memory = Some(walked.resident);
+            }
+        }
+        self.log.peaks.anonymous = self.log.peaks.anonymous.max(sample.anonymous);
+        self.log.peaks.file = self.log.peaks.file.max(sample.file);
+        self.log.peaks.kernel = self.log.peaks.kernel.max(sample.kernel);
+        self.timeline.add_usage(now, &sample, walked.map(|w| w.processes));
+        if now >= self.next.power && self.instruments.meters.has_power_sensor() {
+            // Power that is integrated: what lies between two looks is lost, so these come oftener.
+            self.instruments.meters.sample();
+            self.next.power = now + POWER_INTERVAL.max(spec.interval);
+        }
+        if now >= self.next.host {
+            self.timeline.add_host(
+                now,
+                &self.instruments.host.read_counters(),
+                &self.instruments.host.read(),
+            );
+            if !self.instruments.meters.is_empty() {
+                self.instruments.meters.sample();
+                self.timeline.add_energy(now, &self.instruments.meters.microjoules());
+            }
+            if !self.instruments.gpus.is_empty() {
+                self.instruments.gpus.sample(&self.group.map(RunCgroup::list_members).unwrap_or_default());
+                self.timeline.add_gpus(now, &self.instruments.gpus.latest_readings());
+            }
+            self.next.host = now + HOST_INTERVAL.max(spec.interval);
+        }
+        let group = self.group;
+        self.observers.iter_mut().for_each(|observer| observer.on_sample(now, group));
+        // Ticks stay on their grid; those that were missed are not made up for.
+        let behind =
+            self.elapsed().saturating_sub(self.next.sample).as_nanos() / spec.interval.as_nanos().max(1);
+        self.next.sample += spec.interval * (behind as u32 + 1);
+    }
+
+    /// What was used in all, and how far that can be trusted: as the group says it now, or said it last.
+    pub(super) fn final_totals(&mut self) -> (CgroupTotals, ValueQuality) {
+        let now = self.group.map(CgroupTotals::read).unwrap_or_default();
+        match now.cpu.is_none() && self.last.totals.cpu.is_some() {
+            true => {
+                let quality = if self.last.saw_end { ValueQuality::Exact } else { ValueQuality::Sampled };
+                (std::mem::take(&mut self.last.totals), quality)
+            }
+            false => (now, ValueQuality::Exact),
+        }
+    }
+
+    /// Keeps what a group that may vanish says now.
+    fn save_totals(&mut self) {
+        let Some(group) = self.group.filter(|_| self.is_fleeting || self.has_own_limit) else { return };
+        self.last.throttling = read_throttling(&group.around).or(self.last.throttling);
+        if !self.is_fleeting {
+            return;
+        }
+        let totals = CgroupTotals::read(group);
+        if totals.cpu.is_some() || totals.peak_memory.is_some() {
+            self.last.totals = totals;
+        }
+    }
+
+    /// The main process has just ended: what a group that will vanish says is read to the last.
+    fn read_final_totals(&mut self) {
+        self.save_totals();
+        if let Some(group) = self.group.filter(|_| self.is_fleeting) {
+            self.last.saw_end = self.last.totals.read_until_settled(group);
+        }
+    }
+
+    /// The last rows of the time line, after the last process is gone.
+    pub(super) fn record_final_row(
+        &mut self,
+        id: RunId,
+        used: Option<&ProcessUsage>,
+        recorder: &mut dyn RunRecorder,
+    ) {
+        let now = self.elapsed();
+        if let Some(watch) = &mut self.watch {
+            watch.drain();
+        }
+        let mut sample = self.meter.as_mut().map(|meter| meter.sample(true)).unwrap_or_default();
+        if self.meter.as_ref().is_none_or(|meter| !meter.has_io()) {
+            // What walks saw of living processes ends at what wait4 knows of all.
+            sample.read = used.map(|used| used.blocks_in * 512);
+            sample.written = used.map(|used| used.blocks_out * 512);
+        }
+        self.timeline.add_usage(now, &sample, Some(0));
+        self.timeline.add_host(now, &self.instruments.host.read_counters(), &self.instruments.host.read());
+        self.instruments.meters.sample();
+        self.timeline.add_energy(now, &self.instruments.meters.microjoules());
+        self.instruments.gpus.sample(&[]);
+        self.timeline.add_gpus(now, &self.instruments.gpus.latest_readings());
+        recorder.record_samples(id, self.timeline.take_chunk());
+    }
+}
+
+/// Periods and microseconds in which the group around the run was held back by a CPU limit.
+pub(super) fn read_throttling(around: &CgroupMembership) -> Option<(u64, u64)> {
+    let folder = around.v1.get("cpu").or(around.v2.as_ref())?;
+    let text = std::fs::read_to_string(folder.join("cpu.stat")).ok()?;
+    let periods = metier_linux::kernel_file::keyed_value(&text, "nr_throttled")?;
+    let micros = metier_linux::kernel_file::keyed_value(&text, "throttled_usec").or_else(|| {
+        metier_linux::kernel_file::keyed_value(&text, "throttled_time").map(|nanos| nanos / 1000)
+    })?;
+    Some((periods, micros))
+}

@@ -1,0 +1,141 @@
+//! What a reader of a run should know before trusting it: the run is judged by its own record.
+
+use metier_types::{Run, RunWarning};
+
+use metier_linux::firmware_throttling::FirmwareThrottling;
+
+/// Steal above this share of the cores' time makes wall times doubtful.
+const MAX_STEAL_RATIO: f64 = 0.02;
+/// Others' use above this share makes wall times doubtful.
+const MAX_OTHERS_RATIO: f64 = 0.20;
+/// Waiting for a core above this share of the run.
+const MAX_CPU_PRESSURE_RATIO: f64 = 0.10;
+/// Own cost above this share of a core.
+const MAX_OVERHEAD_RATIO: f64 = 0.01;
+/// Late samples above this share make the time line patchy.
+const MAX_LATE_RATIO: f64 = 0.05;
+
+/// Warnings that follow from the record itself.
+pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
+    let mut warnings = Vec::new();
+    let mut warn = |code: &str, text: String| warnings.push(RunWarning::new(code, text));
+    let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
+    let host = &run.host;
+    if let Some(steal) = host.steal_ratio.map(|r| r.get()).filter(|r| *r > MAX_STEAL_RATIO) {
+        warn(
+            "steal",
+            format!(
+                "the hypervisor gave {} of the cores' time to other guests; wall times are not comparable, CPU times are",
+                percent(steal)
+            ),
+        );
+    }
+    if let Some(others) = host.others_ratio.map(|r| r.get()).filter(|r| *r > MAX_OTHERS_RATIO) {
+        warn(
+            "busy-host",
+            format!(
+                "other programs used {} of this host's {cores} cores during the run; quiet them or compare CPU time",
+                percent(others)
+            ),
+        );
+    }
+    let mut held = [&host.after, &host.before].into_iter().filter_map(|reading| {
+        let flags = reading.extra.get("throttling")?.clone();
+        serde_json::from_value::<FirmwareThrottling>(flags).ok().filter(FirmwareThrottling::is_active)
+    });
+    if let Some(held) = held.next() {
+        let why = if held.under_voltage {
+            "its supply is too weak"
+        } else {
+            "it is too hot or its clock is capped"
+        };
+        warn("held-back", format!("the board's firmware held it back during the run: {why}"));
+    }
+    let life = run.lifetime_seconds().map_or(0.0, |s| s.get());
+    if let Some(waited) =
+        run.pressure.cpu_seconds.map(|s| s.get()).filter(|s| life > 0.0 && *s / life > MAX_CPU_PRESSURE_RATIO)
+    {
+        warn(
+            "cpu-pressure",
+            format!("some task of the run waited for a core during {} of it", percent(waited / life)),
+        );
+    }
+    if let Some(throttled) =
+        run.cpu.throttled_seconds.map(|s| s.get()).filter(|s| life > 0.0 && *s / life > 0.01)
+    {
+        warn("throttled", format!("a CPU limit held the run back for {:.2} s", throttled));
+    }
+    if let Some(own) =
+        run.summary.own_overhead_ratio.map(|r| r.get()).filter(|r| *r > MAX_OVERHEAD_RATIO && life > 0.5)
+    {
+        warn(
+            "overhead",
+            format!("measuring took {} of a core; a longer --interval costs less", percent(own)),
+        );
+    }
+    if let Some(sampling) = &run.context.sampling
+        && sampling.samples > 20
+        && sampling.late as f64 / sampling.samples as f64 > MAX_LATE_RATIO
+    {
+        warn(
+            "late-samples",
+            format!(
+                "{} of {} samples came late; totals are exact, the time line has gaps",
+                sampling.late, sampling.samples
+            ),
+        );
+    }
+    if let Some(lost) = run.overhead.lost_events.filter(|lost| *lost > 0) {
+        warn(
+            "lost-events",
+            format!(
+                "processes started faster than the kernel could tell ({lost} overruns); the process list has gaps, totals are exact"
+            ),
+        );
+    }
+    if let Some(exit) = run.exit.as_ref().filter(|exit| exit.left_behind > 0) {
+        warn(
+            "left-behind",
+            format!(
+                "the command left {} processes behind; their use is counted, and none is left now",
+                exit.left_behind
+            ),
+        );
+    }
+    let heat = |reading: &metier_types::HostReading| reading.temperature_celsius.map(|t| t.get());
+    if let Some(after) = heat(&host.after).filter(|t| *t > 90.0) {
+        warn(
+            "hot",
+            format!("the hottest sensor showed {after:.0} °C at the end; the cores may have slowed down"),
+        );
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use metier_types::RunId;
+
+    use super::*;
+
+    #[test]
+    fn a_board_that_was_held_back_is_told_with_the_reason() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../metier/tests/fixtures/archive.jsonl");
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find(|line| line.contains("\"metier.run/1\"")).unwrap();
+        let mut run: Run = serde_json::from_str(line).unwrap();
+        run.id = RunId::new();
+        let codes =
+            |run: &Run| find_trust_warnings(run, 4).into_iter().map(|w| (w.code, w.text)).collect::<Vec<_>>();
+        assert!(codes(&run).iter().all(|(code, _)| code != "held-back"));
+        let flags =
+            serde_json::to_value(FirmwareThrottling { under_voltage: true, ..FirmwareThrottling::default() })
+                .unwrap();
+        run.host.after.extra.insert("throttling".into(), flags);
+        let told = codes(&run);
+        assert!(
+            told.iter().any(|(code, text)| code == "held-back" && text.contains("supply is too weak")),
+            "{told:?}"
+        );
+    }
+}

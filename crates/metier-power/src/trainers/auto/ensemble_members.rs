@@ -1,0 +1,211 @@
+//! The kinds of predictor that a blend is made of. A forest is always there: it says how large errors are. Some of the original's trainers are voices too: where rows are few, a line may be the best.
+
+use std::collections::BTreeMap;
+
+use metier_learn::TrainingTable;
+use metier_learn::boost::{self, BoostedTrees, LossFunction, MonotoneConstraint, PackedTrees};
+use metier_learn::linear_algebra::DenseMatrix;
+use metier_learn::regress::quantile_forest::{self, QuantileForest};
+use serde::{Deserialize, Serialize};
+
+use super::super::{LearnedFormula, TrainerTask, gradient_boosting, k_neighbors, linear, polynomial, svr};
+use super::mixed_rows::MixedRows;
+use crate::Error;
+
+/// Trees of a forest.
+const FOREST_TREES: usize = 60;
+/// How much more watts count than per cent where trees are to do well in both, at the mean of the watts.
+const WATTS_ERROR_WEIGHT: f64 = 3.0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberKind {
+    /// The median of rows that are alike.
+    Median,
+    /// What makes their mean relative error least.
+    Relative,
+    /// Boosted trees of absolute errors on logarithms.
+    Logarithms,
+    /// Boosted trees of absolute errors in watts and per cent at once.
+    Balanced,
+    /// Boosted trees of absolute errors in watts on the features alone, never falling when one rises.
+    Monotone,
+    Line,
+    /// A line over squares and products.
+    Polynomial,
+    Vectors,
+    /// The mean of the nearest rows.
+    Neighbours,
+    /// A hundred boosted trees of depth three.
+    Shallow,
+}
+
+pub const MEMBER_KINDS: [MemberKind; 10] = [
+    MemberKind::Median,
+    MemberKind::Relative,
+    MemberKind::Logarithms,
+    MemberKind::Balanced,
+    MemberKind::Monotone,
+    MemberKind::Line,
+    MemberKind::Polynomial,
+    MemberKind::Vectors,
+    MemberKind::Neighbours,
+    MemberKind::Shallow,
+];
+
+/// How one of the original's trainers learns.
+type OriginalTrainer = fn(&TrainerTask<'_>) -> Result<LearnedFormula, Error>;
+
+/// The original's trainers that are voices.
+const ORIGINALS: [(MemberKind, OriginalTrainer); 5] = [
+    (MemberKind::Line, linear::learn),
+    (MemberKind::Polynomial, polynomial::learn),
+    (MemberKind::Vectors, svr::learn),
+    (MemberKind::Neighbours, k_neighbors::learn),
+    (MemberKind::Shallow, gradient_boosting::learn),
+];
+
+impl MemberKind {
+    /// Whether it is a way to ask the forest.
+    pub const fn is_of_forest(self) -> bool {
+        matches!(self, Self::Median | Self::Relative)
+    }
+
+    /// Whether it is one of the original's trainers.
+    pub fn is_original(self) -> bool {
+        ORIGINALS.iter().any(|(kind, _)| *kind == self)
+    }
+}
+
+/// What was learned; kinds that nobody wanted are not there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EnsembleMembers {
+    floor: f64,
+    mean: f64,
+    forest: QuantileForest,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    logarithms: Option<PackedTrees>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    balanced: Option<PackedTrees>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    monotone: Option<PackedTrees>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    originals: BTreeMap<MemberKind, LearnedFormula>,
+}
+
+/// What voices say of a row.
+pub struct MemberPredictions {
+    pub watts: Vec<(MemberKind, f64)>,
+    /// Half of what lies between the forest's quantiles.
+    pub spread: f64,
+}
+
+fn table(
+    x: &DenseMatrix,
+    target: impl Iterator<Item = f64>,
+    weights: Vec<f64>,
+) -> Result<TrainingTable, Error> {
+    let mut table = TrainingTable::new((0..x.width()).map(|at| format!("f{at}")).collect());
+    for (row, target) in target.enumerate() {
+        table.push_row(x.row(row), target, row as u64)?;
+    }
+    Ok(table.with_weights(weights)?)
+}
+
+impl EnsembleMembers {
+    /// Learns the kinds that are wanted, and a forest.
+    pub fn fit(
+        task: &TrainerTask<'_>,
+        leaf_rows: usize,
+        is_wanted: impl Fn(MemberKind) -> bool,
+    ) -> Result<Self, Error> {
+        let (floor, seed) = (task.floor, task.seed);
+        let rows = &MixedRows::new(task.x, task.y, seed)?;
+        let mut originals = BTreeMap::new();
+        for (kind, learn) in ORIGINALS.into_iter().filter(|(kind, _)| is_wanted(*kind)) {
+            // One that cannot learn from these rows is no voice.
+            if let Ok(learned) = learn(&TrainerTask { from: None, ..*task }) {
+                originals.insert(kind, learned);
+            }
+        }
+        let logs: Vec<f64> = rows.y.iter().map(|y| y.max(floor).ln()).collect();
+        let settings = quantile_forest::Settings { trees: FOREST_TREES, leaf_rows, seed };
+        let forest = QuantileForest::fit(&rows.rich, &rows.y, &logs, &rows.weights, settings)?;
+        let free = boost::Settings {
+            loss: LossFunction::Absolute,
+            trees: 200,
+            leaves: 16,
+            leaf_rows: 8,
+            rate: 0.06,
+            rows: 0.8,
+            seed,
+            ..boost::Settings::default()
+        };
+        let boosted = |kind: MemberKind| -> Result<Option<PackedTrees>, Error> {
+            if !is_wanted(kind) {
+                return Ok(None);
+            }
+            let plain = || rows.weights.clone();
+            let watts = || rows.y.iter().copied();
+            let fitted = match kind {
+                MemberKind::Logarithms => {
+                    BoostedTrees::fit(&table(&rows.rich, logs.iter().copied(), plain())?, None, &free)?
+                }
+                MemberKind::Balanced => {
+                    let count = |y: &f64| {
+                        let relative = if *y > floor { 1.0 / y } else { 0.0 };
+                        (relative + WATTS_ERROR_WEIGHT / rows.mean.abs().max(floor))
+                            * rows.mean.abs().max(floor)
+                    };
+                    let weights = rows.y.iter().zip(&rows.weights).map(|(y, weight)| weight * count(y));
+                    BoostedTrees::fit(&table(&rows.rich, watts(), weights.collect())?, None, &free)?
+                }
+                _ => {
+                    let monotone = vec![MonotoneConstraint::Up; rows.x.width()];
+                    let settings = boost::Settings { monotone, ..free.clone() };
+                    BoostedTrees::fit(&table(&rows.x, watts(), plain())?, None, &settings)?
+                }
+            };
+            Ok(Some(PackedTrees(fitted.to_single_precision())))
+        };
+        Ok(Self {
+            floor,
+            mean: rows.mean,
+            forest,
+            logarithms: boosted(MemberKind::Logarithms)?,
+            balanced: boosted(MemberKind::Balanced)?,
+            monotone: boosted(MemberKind::Monotone)?,
+            originals,
+        })
+    }
+
+    /// What the wanted voices say of a row of scaled features and its logarithms and ratios.
+    pub fn predict_members(
+        &self,
+        row: &[f64],
+        rich: &[f64],
+        is_wanted: impl Fn(MemberKind) -> bool,
+    ) -> MemberPredictions {
+        let alike = self.forest.find_similar_rows(rich);
+        // Relative errors count only above the floor; below it, a row counts as one of the mean watts would.
+        let relative = |y: f64| if y > self.floor { 1.0 / y } else { 1.0 / self.mean.max(self.floor) };
+        let say = |kind: MemberKind| match kind {
+            MemberKind::Median => Some(alike.quantile(0.5, |_| 1.0)),
+            MemberKind::Relative => Some(alike.quantile(0.5, relative)),
+            MemberKind::Logarithms => self.logarithms.as_ref().map(|trees| trees.0.predict(rich).exp()),
+            MemberKind::Balanced => self.balanced.as_ref().map(|trees| trees.0.predict(rich)),
+            MemberKind::Monotone => self.monotone.as_ref().map(|trees| trees.0.predict(row)),
+            original => self
+                .originals
+                .get(&original)
+                .map(|learned| learned.watts(row))
+                .filter(|watts| watts.is_finite()),
+        };
+        let filter = MEMBER_KINDS.into_iter().filter(|kind| is_wanted(*kind));
+        let spread = (alike.quantile(0.95, |_| 1.0) - alike.quantile(0.05, |_| 1.0)) / 2.0;
+        MemberPredictions {
+            watts: filter.filter_map(|kind| Some((kind, say(kind)?.max(0.0)))).collect(),
+            spread,
+        }
+    }
+}

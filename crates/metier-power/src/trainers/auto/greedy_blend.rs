@@ -1,0 +1,145 @@
+//! How much each voice counts: the greedy blend of Caruana et al. (2004), again and again the voice that lowers the error most.
+//!
+//! The error has two parts: mean watts, and mean per cent of rows above the floor, each as a multiple of what the best of the original's trainers has on the same rows.
+//! Being worse than that in either counts many times. So a blend that is good in one of them only is not chosen, whatever the watts of the rows are.
+
+use std::collections::BTreeMap;
+
+use super::ensemble_members::{MEMBER_KINDS, MemberKind};
+
+/// Steps of the blend.
+const BLEND_STEPS: usize = 12;
+/// Steps that a blend which is there already counts for.
+const EARLIER_STEPS: f64 = 3.0;
+/// By how much a voice that is not in the blend yet must be better: each makes the file larger.
+const NEW_MEMBER_MARGIN: f64 = 1.005;
+/// Above this multiple of the original's best an error counts more: on other rows it may be a little larger.
+const BASELINE_MARGIN: f64 = 0.97;
+const EXCESS_PENALTY: f64 = 10.0;
+
+/// What was said of rows by those who had not seen them.
+pub struct BlendCandidates<'a> {
+    pub voices: &'a BTreeMap<MemberKind, Vec<f64>>,
+    /// By the original's trainers.
+    pub others: &'a [Vec<f64>],
+    pub y: &'a [f64],
+    /// Watts below which relative errors mean nothing.
+    pub floor: f64,
+}
+
+/// Shares of the voices, and the error that they have together.
+#[derive(Debug, Default)]
+pub struct MemberShares {
+    pub of: BTreeMap<MemberKind, f64>,
+    pub loss: f64,
+}
+
+/// Errors of some rows: in watts, and as shares of the watts above the floor; each added up.
+#[derive(Debug, Clone, Copy)]
+struct ErrorSums {
+    watts: f64,
+    relative: f64,
+}
+
+impl BlendCandidates<'_> {
+    fn errors(&self, rows: &[usize], said: impl Fn(usize, usize) -> f64) -> ErrorSums {
+        let mut errors = ErrorSums { watts: 0.0, relative: 0.0 };
+        for (at, row) in rows.iter().enumerate() {
+            let missed = (said(at, *row) - self.y[*row]).abs();
+            errors.watts += missed;
+            if self.y[*row] > self.floor {
+                errors.relative += missed / self.y[*row];
+            }
+        }
+        errors
+    }
+
+    /// The least of each that one of the original's trainers has; of the voices where there is none.
+    fn best(&self, rows: &[usize]) -> ErrorSums {
+        let lists = self.others.iter().chain(self.voices.values().filter(|_| self.others.is_empty()));
+        let least = |a: ErrorSums, b: ErrorSums| ErrorSums {
+            watts: a.watts.min(b.watts),
+            relative: a.relative.min(b.relative),
+        };
+        let none = ErrorSums { watts: f64::INFINITY, relative: f64::INFINITY };
+        lists.map(|values| self.errors(rows, |_, row| values[row])).fold(none, least)
+    }
+}
+
+/// The blend, by these rows.
+pub fn blend(
+    candidates: &BlendCandidates<'_>,
+    rows: &[usize],
+    earlier: Option<&BTreeMap<MemberKind, f64>>,
+) -> MemberShares {
+    let best = candidates.best(rows);
+    let worth = |errors: ErrorSums| {
+        let one = |error: f64, best: f64| {
+            let ratio = if best > 0.0 { error / best } else { error };
+            ratio + EXCESS_PENALTY * (ratio - BASELINE_MARGIN).max(0.0)
+        };
+        one(errors.watts, best.watts) + one(errors.relative, best.relative)
+    };
+    let mut votes: BTreeMap<MemberKind, f64> = MEMBER_KINDS.iter().map(|kind| (*kind, 0.0)).collect();
+    for (kind, share) in earlier.into_iter().flatten() {
+        votes.insert(*kind, share * EARLIER_STEPS);
+    }
+    let mut sums = vec![0.0; rows.len()];
+    for (kind, votes) in votes.iter().filter(|(_, votes)| **votes > 0.0) {
+        sums.iter_mut().zip(rows).for_each(|(sum, row)| *sum += votes * candidates.voices[kind][*row]);
+    }
+    let mut loss = f64::INFINITY;
+    for _ in 0..BLEND_STEPS {
+        let total: f64 = votes.values().sum::<f64>() + 1.0;
+        let tried = MEMBER_KINDS.into_iter().map(|kind| {
+            let own = &candidates.voices[&kind];
+            let loss = worth(candidates.errors(rows, |at, row| (sums[at] + own[row]) / total));
+            let is_new = votes.get(&kind).is_none_or(|votes| *votes == 0.0);
+            (loss * if is_new { NEW_MEMBER_MARGIN } else { 1.0 }, loss, kind)
+        });
+        let Some((_, own, kind)) = tried.reduce(|a, b| if b.0 < a.0 { b } else { a }) else { break };
+        loss = own;
+        *votes.entry(kind).or_default() += 1.0;
+        sums.iter_mut().zip(rows).for_each(|(sum, row)| *sum += candidates.voices[&kind][*row]);
+    }
+    let total: f64 = votes.values().sum();
+    MemberShares { of: votes.into_iter().map(|(kind, votes)| (kind, votes / total)).collect(), loss }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(
+        said: &[(MemberKind, Vec<f64>)],
+        y: &[f64],
+        earlier: Option<MemberKind>,
+    ) -> BTreeMap<MemberKind, f64> {
+        let mut voices: BTreeMap<MemberKind, Vec<f64>> =
+            MEMBER_KINDS.iter().map(|kind| (*kind, vec![5000.0; y.len()])).collect();
+        voices.extend(said.iter().cloned());
+        let earlier = earlier.map(|kind| [(kind, 1.0)].into_iter().collect());
+        let others = vec![y.iter().map(|y| y * 1.3).collect()];
+        let all: Vec<usize> = (0..y.len()).collect();
+        blend(&BlendCandidates { voices: &voices, others: &others, y, floor: 1.0 }, &all, earlier.as_ref()).of
+    }
+
+    /// A voice that is right in per cent and says too little of rows of many watts does not win over one that is nearly as good in both.
+    #[test]
+    fn a_voice_that_is_good_in_per_cent_only_does_not_rule() {
+        let y: Vec<f64> = (0..100).map(|row| if row < 80 { 2.0 } else { 200.0 }).collect();
+        let fair: Vec<f64> = y.iter().map(|y| y * 1.22).collect();
+        let of = shares(&[(MemberKind::Relative, vec![2.0; 100]), (MemberKind::Balanced, fair)], &y, None);
+        assert!(of[&MemberKind::Balanced] > 0.7, "{of:?}");
+        assert_eq!(of[&MemberKind::Median], 0.0);
+    }
+
+    #[test]
+    fn an_earlier_blend_has_votes() {
+        let y = vec![10.0; 20];
+        let said: Vec<(MemberKind, Vec<f64>)> =
+            MEMBER_KINDS.iter().map(|kind| (*kind, vec![10.0; 20])).collect();
+        assert!(shares(&said, &y, Some(MemberKind::Monotone))[&MemberKind::Monotone] > 0.15);
+        assert_eq!(shares(&said, &y, None)[&MemberKind::Monotone], 0.0);
+    }
+}

@@ -1,0 +1,317 @@
+//! What came: typed, and as the bytes that came.
+
+use std::fmt;
+
+use metier_types::UtcTimestamp;
+use serde::{Deserialize, Deserializer, de};
+
+use super::series_reader::{AllLabels, JsonSample, LabelColumns, WireSeries, read_sample};
+
+/// Who a series is: its labels, sorted by name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct MetricLabels(Vec<(Box<str>, Box<str>)>);
+
+impl MetricLabels {
+    /// The name of the series; an expression's result has none.
+    pub fn name(&self) -> Option<&str> {
+        self.label("__name__")
+    }
+
+    /// The value of a label; an empty one counts as absent, as it does in Prometheus.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(known, _)| known.as_ref().cmp(name)).ok()?;
+        self.0.get(at).map(|(_, value)| value.as_ref()).filter(|value| !value.is_empty())
+    }
+
+    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+}
+
+impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for MetricLabels {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(labels: I) -> Self {
+        let mut labels: Vec<_> =
+            labels.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        labels.sort_unstable();
+        labels.dedup_by(|next, kept| next.0 == kept.0);
+        Self(labels)
+    }
+}
+
+impl fmt::Display for MetricLabels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name().unwrap_or_default())?;
+        f.write_str("{")?;
+        let labels = self.labels().filter(|(name, _)| *name != "__name__");
+        for (at, (name, value)) in labels.enumerate() {
+            write!(f, "{}{name}={value:?}", if at > 0 { "," } else { "" })?;
+        }
+        f.write_str("}")
+    }
+}
+
+impl<'de> Deserialize<'de> for MetricLabels {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        LabelColumns::<AllLabels>::deserialize(from).map(|labels| labels.metric)
+    }
+}
+
+/// A value at a time. The value may be NaN or infinite.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SeriesPoint {
+    pub at: UtcTimestamp,
+    pub value: f64,
+}
+
+impl SeriesPoint {
+    /// The value, if it is a number that can be reckoned with.
+    pub fn finite_value(&self) -> Option<f64> {
+        self.value.is_finite().then_some(self.value)
+    }
+}
+
+impl JsonSample for SeriesPoint {
+    fn parse_number<E: de::Error>(text: &str) -> Result<f64, E> {
+        let want = &"a number, NaN, +Inf or -Inf";
+        crate::number::parse_number(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), want))
+    }
+
+    fn from_numbers<E: de::Error>(time: f64, value: f64) -> Result<Option<Self>, E> {
+        Ok(Some(Self { at: timestamp_from_seconds(time)?, value }))
+    }
+}
+
+/// Seconds of Unix time; Prometheus keeps milliseconds.
+fn timestamp_from_seconds<E: de::Error>(seconds: f64) -> Result<UtcTimestamp, E> {
+    let millis = (seconds * 1000.0).round();
+    // What does not fit saturates, and is then refused.
+    let at = UtcTimestamp::from_millisecond(millis as i64).ok().filter(|_| millis.is_finite());
+    at.ok_or_else(|| E::invalid_value(de::Unexpected::Float(seconds), &"seconds of Unix time"))
+}
+
+impl<'de> Deserialize<'de> for SeriesPoint {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        read_sample(from)?.ok_or_else(|| de::Error::custom("no value"))
+    }
+}
+
+/// One series at the time that was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InstantSample {
+    pub metric: MetricLabels,
+    /// Its value, stamped with the time that was asked for.
+    pub point: SeriesPoint,
+}
+
+/// One series over a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RangeSeries {
+    pub metric: MetricLabels,
+    /// Its values, in order of time.
+    pub points: Vec<SeriesPoint>,
+}
+
+/// What an expression came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum QueryValues {
+    /// Series at one time.
+    Vector(Vec<InstantSample>),
+    /// Series over a time.
+    Matrix(Vec<RangeSeries>),
+    Scalar(SeriesPoint),
+    Text(UtcTimestamp, String),
+}
+
+#[derive(Debug, Clone)]
+pub struct QueryResponse {
+    pub values: QueryValues,
+    /// What the server warns of: the answer may not be whole.
+    pub warnings: Vec<String>,
+    /// Series left out of `values` because they are native histograms; they are in `raw`.
+    pub histograms: usize,
+    /// The payload as it came, JSON.
+    pub raw: Vec<u8>,
+}
+
+impl QueryResponse {
+    /// Reads a payload that came at another time: that of a file, say. An error says what was found.
+    pub fn parse(raw: Vec<u8>) -> serde_json::Result<Self> {
+        let envelope: ResponseEnvelope<ResultPayload> = parse_envelope(&raw)?;
+        let (values, histograms) = envelope.data.into_values()?;
+        Ok(Self { values, warnings: envelope.warnings, histograms, raw })
+    }
+
+    /// The series, if it is a vector.
+    pub fn as_vector(&self) -> Option<&[InstantSample]> {
+        match &self.values {
+            QueryValues::Vector(readings) => Some(readings),
+            _ => None,
+        }
+    }
+
+    /// The series, if it is a matrix.
+    pub fn as_matrix(&self) -> Option<&[RangeSeries]> {
+        match &self.values {
+            QueryValues::Matrix(series) => Some(series),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one: a scalar, or a vector of one.
+    pub fn as_number(&self) -> Option<f64> {
+        match &self.values {
+            QueryValues::Scalar(point) => Some(point.value),
+            QueryValues::Vector(readings) => match readings.as_slice() {
+                [only] => Some(only.point.value),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// What every answer is wrapped in.
+pub(super) struct ResponseEnvelope<T> {
+    pub data: T,
+    pub warnings: Vec<String>,
+}
+
+/// Unwraps; the error says what was found.
+pub(super) fn parse_envelope<T: de::DeserializeOwned>(raw: &[u8]) -> serde_json::Result<ResponseEnvelope<T>> {
+    #[derive(Deserialize)]
+    #[serde(bound = "T: de::DeserializeOwned")]
+    struct EnvelopeWire<T> {
+        status: String,
+        data: Option<T>,
+        #[serde(default)]
+        error: Option<String>,
+        #[serde(default)]
+        warnings: Vec<String>,
+    }
+    let wire: EnvelopeWire<T> = serde_json::from_slice(raw)?;
+    match (wire.status.as_str(), wire.data) {
+        ("success", Some(data)) => Ok(ResponseEnvelope { data, warnings: wire.warnings }),
+        ("success", None) => Err(de::Error::custom("it has no `data`")),
+        (status, _) => {
+            let text = wire.error.unwrap_or_default();
+            Err(de::Error::custom(format!("its status is {status:?}: {text}")))
+        }
+    }
+}
+
+/// `data` of a query, as it is written.
+#[derive(Deserialize)]
+#[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
+enum ResultPayload {
+    Vector(Vec<WireInstantSample>),
+    Matrix(Vec<WireSeries<AllLabels, SeriesPoint>>),
+    Scalar(SeriesPoint),
+    String((f64, String)),
+}
+
+#[derive(Deserialize)]
+struct WireInstantSample {
+    metric: MetricLabels,
+    value: Option<SeriesPoint>,
+    histogram: Option<de::IgnoredAny>,
+}
+
+impl ResultPayload {
+    fn into_values(self) -> serde_json::Result<(QueryValues, usize)> {
+        let mut left_out = 0;
+        let values = match self {
+            Self::Vector(wire) => {
+                let mut readings = Vec::with_capacity(wire.len());
+                for WireInstantSample { metric, value, histogram } in wire {
+                    match (value, histogram) {
+                        (Some(point), _) => readings.push(InstantSample { metric, point }),
+                        (None, Some(_)) => left_out += 1,
+                        (None, None) => return Err(de::Error::custom(format!("{metric} has no value"))),
+                    }
+                }
+                QueryValues::Vector(readings)
+            }
+            Self::Matrix(wire) => {
+                let mut series = Vec::with_capacity(wire.len());
+                for WireSeries { metric: LabelColumns { metric, .. }, values, histograms } in wire {
+                    let points = values.map(|samples| samples.0).unwrap_or_default();
+                    left_out += usize::from(histograms.is_some());
+                    if histograms.is_none() || !points.is_empty() {
+                        series.push(RangeSeries { metric, points });
+                    }
+                }
+                QueryValues::Matrix(series)
+            }
+            Self::Scalar(point) => QueryValues::Scalar(point),
+            Self::String((seconds, text)) => QueryValues::Text(timestamp_from_seconds(seconds)?, text),
+        };
+        Ok((values, left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> serde_json::Result<QueryResponse> {
+        QueryResponse::parse(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn every_type_is_read_with_its_special_values() {
+        let vector = parse(
+            r#"{"status":"success","warnings":["partial"],"data":{"resultType":"vector","result":[
+                {"metric":{"__name__":"a","z":"1","b":""},"value":[1435781451.781,"NaN"]},
+                {"metric":{},"value":[1435781451,"+Inf"]},
+                {"metric":{"__name__":"h"},"histogram":[1435781451,{"count":"1"}]}]}}"#,
+        )
+        .unwrap();
+        let readings = vector.as_vector().unwrap();
+        assert_eq!(
+            (readings.len(), vector.histograms, vector.warnings.as_slice()),
+            (2, 1, &["partial".to_string()][..])
+        );
+        assert!(readings[0].point.value.is_nan() && readings[0].point.finite_value().is_none());
+        assert_eq!(readings[0].point.at.as_millisecond(), 1_435_781_451_781);
+        assert_eq!(readings[0].metric.label("z"), Some("1"));
+        assert_eq!((readings[0].metric.label("b"), readings[0].metric.name()), (None, Some("a")));
+        assert_eq!(readings[0].metric.to_string(), r#"a{b="",z="1"}"#);
+        assert_eq!(readings[1].point.value, f64::INFINITY);
+        // The type may come behind what it types.
+        let matrix = parse(
+            r#"{"data":{"result":[{"metric":{"x":"y"},"values":[[1,"1"],[2,"-Inf"]]}],"resultType":"matrix"},"status":"success"}"#,
+        )
+        .unwrap();
+        assert_eq!(matrix.as_matrix().unwrap()[0].points[1].value, f64::NEG_INFINITY);
+        let scalar =
+            parse(r#"{"status":"success","data":{"resultType":"scalar","result":[1,"0.1"]}}"#).unwrap();
+        assert_eq!(scalar.as_number(), Some(0.1));
+        let text = parse(r#"{"status":"success","data":{"resultType":"string","result":[1,"so"]}}"#).unwrap();
+        assert!(matches!(text.values, QueryValues::Text(_, text) if text == "so"));
+    }
+
+    #[test]
+    fn what_is_not_an_answer_is_refused_with_what_was_found() {
+        for (wrong, found) in [
+            ("", "EOF"),
+            ("<html>", "expected value"),
+            ("[]", "invalid"),
+            (r#"{"status":"success"}"#, "no `data`"),
+            (r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#, "parse error"),
+            (r#"{"status":"success","data":{"resultType":"tensor","result":[]}}"#, "tensor"),
+            (r#"{"status":"success","data":{"resultType":"scalar","result":[1]}}"#, "invalid length"),
+            (r#"{"status":"success","data":{"resultType":"scalar","result":[1,"x"]}}"#, "a number, NaN"),
+            (
+                r#"{"status":"success","data":{"resultType":"scalar","result":[1e300,"1"]}}"#,
+                "seconds of Unix time",
+            ),
+            (
+                r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"}}]}}"#,
+                "has no value",
+            ),
+        ] {
+            let text = parse(wrong).unwrap_err().to_string();
+            assert!(text.contains(found), "{wrong}: {text}");
+        }
+    }
+}

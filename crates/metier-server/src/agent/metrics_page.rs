@@ -1,0 +1,364 @@
+//! The agent's page: the table of what a group shows, and the writing of everything.
+
+use std::sync::atomic::Ordering;
+
+use metier_linux::cgroup::group_identity::CgroupKind as Whose;
+use metier_prom::{MetricKind, MetricsPage, RenderedLabels, SampleValue};
+use metier_types::{Bytes, Seconds};
+
+use super::command_usage::ProcessScanner;
+use super::group_tracker::{GroupKind, GroupTracker, MonitoredGroup};
+use super::name_resolver::{NameResolver, NameTable};
+use crate::process_usage;
+
+/// A figure of a group.
+enum GroupMetricValue {
+    Seconds(Option<Seconds>),
+    Bytes(Option<Bytes>),
+    Count(Option<u64>),
+    Number(Option<f64>),
+}
+
+/// One row of the table: what stands behind `metier_container_`, its kind, its meaning, and where it is.
+type GroupMetricRow = (&'static str, MetricKind, &'static str, fn(&MonitoredGroup) -> GroupMetricValue);
+
+/// What every group shows. Those that the host does not offer are not on the page.
+const GROUP_METRICS: [GroupMetricRow; 30] = [
+    ("cpu_seconds_total", MetricKind::Counter, "CPU time, exact.", |g| {
+        GroupMetricValue::Seconds(g.usage.cpu)
+    }),
+    (
+        "cpu_user_seconds_total",
+        MetricKind::Counter,
+        "CPU time in programs; the split is by the scheduler's tick.",
+        |g| GroupMetricValue::Seconds(g.usage.user),
+    ),
+    (
+        "cpu_system_seconds_total",
+        MetricKind::Counter,
+        "CPU time in the kernel; the split is by the scheduler's tick.",
+        |g| GroupMetricValue::Seconds(g.usage.system),
+    ),
+    ("cpu_limit_cores", MetricKind::Gauge, "CPU limit in cores.", |g| {
+        GroupMetricValue::Number(g.usage.cpu_limit)
+    }),
+    ("cpu_periods_total", MetricKind::Counter, "Periods of the CPU limit in which there was work.", |g| {
+        GroupMetricValue::Count(g.usage.periods)
+    }),
+    (
+        "cpu_throttled_periods_total",
+        MetricKind::Counter,
+        "Periods in which the CPU limit held it back.",
+        |g| GroupMetricValue::Count(g.usage.throttled_periods),
+    ),
+    ("cpu_throttled_seconds_total", MetricKind::Counter, "Time for which the CPU limit held it back.", |g| {
+        GroupMetricValue::Seconds(g.usage.throttled)
+    }),
+    ("cpu_pressure_seconds_total", MetricKind::Counter, "Time in which some task waited for a core.", |g| {
+        GroupMetricValue::Seconds(g.usage.pressure[0])
+    }),
+    (
+        "memory_pressure_seconds_total",
+        MetricKind::Counter,
+        "Time in which some task waited for memory.",
+        |g| GroupMetricValue::Seconds(g.usage.pressure[1]),
+    ),
+    ("io_pressure_seconds_total", MetricKind::Counter, "Time in which some task waited for IO.", |g| {
+        GroupMetricValue::Seconds(g.usage.pressure[2])
+    }),
+    ("memory_bytes", MetricKind::Gauge, "Memory charged.", |g| GroupMetricValue::Bytes(g.usage.memory)),
+    ("memory_peak_bytes", MetricKind::Gauge, "High-water mark of memory charged.", |g| {
+        GroupMetricValue::Bytes(g.usage.memory_peak)
+    }),
+    ("memory_anonymous_bytes", MetricKind::Gauge, "Anonymous memory.", |g| {
+        GroupMetricValue::Bytes(g.usage.anonymous)
+    }),
+    ("memory_file_bytes", MetricKind::Gauge, "Page cache.", |g| GroupMetricValue::Bytes(g.usage.file)),
+    (
+        "memory_working_set_bytes",
+        MetricKind::Gauge,
+        "Memory without page cache that was not used lately.",
+        |g| GroupMetricValue::Bytes(g.usage.working_set),
+    ),
+    ("memory_limit_bytes", MetricKind::Gauge, "Memory limit.", |g| {
+        GroupMetricValue::Bytes(g.usage.memory_limit)
+    }),
+    ("memory_major_faults_total", MetricKind::Counter, "Page faults that waited for IO.", |g| {
+        GroupMetricValue::Count(g.usage.major_faults)
+    }),
+    ("memory_oom_kills_total", MetricKind::Counter, "Processes killed for want of memory.", |g| {
+        GroupMetricValue::Count(g.usage.oom_kills)
+    }),
+    ("io_read_bytes_total", MetricKind::Counter, "Bytes that devices read.", |g| {
+        GroupMetricValue::Bytes(g.usage.read)
+    }),
+    (
+        "io_written_bytes_total",
+        MetricKind::Counter,
+        "Bytes that devices wrote; with cgroup version 1 without what went through the page cache.",
+        |g| GroupMetricValue::Bytes(g.usage.written),
+    ),
+    ("processes", MetricKind::Gauge, "Processes.", |g| GroupMetricValue::Count(g.usage.processes)),
+    ("threads", MetricKind::Gauge, "Threads.", |g| GroupMetricValue::Count(g.usage.threads)),
+    ("network_receive_bytes_total", MetricKind::Counter, "Bytes received, without loopback.", |g| {
+        received_count(g, 0)
+    }),
+    ("network_receive_packets_total", MetricKind::Counter, "Packets received.", |g| received_count(g, 1)),
+    ("network_receive_errors_total", MetricKind::Counter, "Packets received in error.", |g| {
+        received_count(g, 2)
+    }),
+    ("network_receive_dropped_total", MetricKind::Counter, "Packets received and dropped.", |g| {
+        received_count(g, 3)
+    }),
+    ("network_transmit_bytes_total", MetricKind::Counter, "Bytes sent, without loopback.", |g| {
+        sent_count(g, 0)
+    }),
+    ("network_transmit_packets_total", MetricKind::Counter, "Packets sent.", |g| sent_count(g, 1)),
+    ("network_transmit_errors_total", MetricKind::Counter, "Packets not sent for an error.", |g| {
+        sent_count(g, 2)
+    }),
+    ("network_transmit_dropped_total", MetricKind::Counter, "Packets dropped instead of sent.", |g| {
+        sent_count(g, 3)
+    }),
+];
+
+fn received_count(group: &MonitoredGroup, at: usize) -> GroupMetricValue {
+    GroupMetricValue::Count(group.traffic.map(|traffic| traffic.received[at]))
+}
+
+fn sent_count(group: &MonitoredGroup, at: usize) -> GroupMetricValue {
+    GroupMetricValue::Count(group.traffic.map(|traffic| traffic.sent[at]))
+}
+
+/// Writes the labels of groups that are new or have got names since.
+pub fn update_group_labels(groups: &mut GroupTracker, book: &NameTable) {
+    for group in groups.iter_mut().filter(|group| group.names_version < book.version) {
+        group.labels = group_labels(group, book);
+        group.names_version = book.version;
+    }
+}
+
+/// Twelve digits tell containers apart, and are what people see elsewhere.
+fn short_container_id(id: &str) -> &str {
+    if id.len() == 64 { id.get(..12).unwrap_or(id) } else { id }
+}
+
+fn group_labels(group: &MonitoredGroup, book: &NameTable) -> RenderedLabels {
+    let named = &group.named;
+    let pod = named.pod.as_deref().and_then(|uid| book.pod(uid));
+    match &named.kind {
+        Whose::Container(id) => {
+            let name = book.container(id);
+            let text = |of: fn(&super::name_resolver::ContainerName) -> &Option<String>| {
+                name.and_then(|name| of(name).as_deref())
+            };
+            RenderedLabels::new()
+                .with_label("id", short_container_id(id))
+                .with_label("container", text(|name| &name.container).unwrap_or(short_container_id(id)))
+                .with_optional_label("pod", text(|name| &name.pod).or_else(|| pod?.pod.as_deref()))
+                .with_optional_label(
+                    "namespace",
+                    text(|name| &name.namespace).or_else(|| pod?.namespace.as_deref()),
+                )
+                .with_optional_label("image", text(|name| &name.image))
+                .with_optional_label("run_id", text(|name| &name.run_id).or_else(|| pod?.run_id.as_deref()))
+        }
+        Whose::Pod(uid) => RenderedLabels::new()
+            .with_label("uid", uid)
+            .with_optional_label("pod", pod.and_then(|pod| pod.pod.as_deref()))
+            .with_optional_label("namespace", pod.and_then(|pod| pod.namespace.as_deref()))
+            .with_optional_label("run_id", pod.and_then(|pod| pod.run_id.as_deref())),
+        Whose::Run(run) => RenderedLabels::new().with_label("run_id", run),
+        // Users' managers have units of the same names.
+        Whose::Unit(unit) => RenderedLabels::new().with_label("unit", unit).with_label("path", &group.path),
+    }
+}
+
+pub fn write_groups(groups: &GroupTracker, page: &mut MetricsPage) {
+    for sort in GroupKind::ALL {
+        let members: Vec<&MonitoredGroup> = groups.groups_of_kind(sort).collect();
+        if members.is_empty() {
+            continue;
+        }
+        let mut name = String::with_capacity(64);
+        for (suffix, kind, help, figure) in GROUP_METRICS {
+            name.clear();
+            for part in ["metier_", sort.word(), "_", suffix] {
+                name.push_str(part);
+            }
+            let mut family = page.begin_family(&name, kind, help);
+            for group in &members {
+                match figure(group) {
+                    GroupMetricValue::Seconds(value) => family.add_optional_sample(&group.labels, value),
+                    GroupMetricValue::Bytes(value) => family.add_optional_sample(&group.labels, value),
+                    GroupMetricValue::Count(value) => family.add_optional_sample(&group.labels, value),
+                    GroupMetricValue::Number(value) => family.add_optional_sample(&group.labels, value),
+                }
+            }
+        }
+        let name = format!("metier_{}_info", sort.word());
+        let mut family = page.begin_family(&name, MetricKind::Info, "What the group's path tells; always 1.");
+        for group in
+            members.iter().filter(|group| group.named.runtime.is_some() || group.named.quality.is_some())
+        {
+            let mut more = RenderedLabels::new();
+            more = more
+                .with_optional_label("runtime", group.named.runtime)
+                .with_optional_label("qos", group.named.quality);
+            family.add_sample(&group.labels.join(&more), 1u64);
+        }
+    }
+}
+
+/// Writes the leading commands.
+pub fn write_processes(processes: &ProcessScanner, page: &mut MetricsPage) {
+    let commands: Vec<(RenderedLabels, super::command_usage::CommandUsage)> = processes
+        .commands()
+        .into_iter()
+        .map(|command| {
+            let pid = command.pid.map(|pid| pid.to_string());
+            (
+                RenderedLabels::new()
+                    .with_label("command", &command.name)
+                    .with_optional_label("pid", pid.as_deref()),
+                command,
+            )
+        })
+        .collect();
+    fn write_family<V: SampleValue>(
+        page: &mut MetricsPage,
+        commands: &[(RenderedLabels, super::command_usage::CommandUsage)],
+        (name, kind, help): (&str, MetricKind, &str),
+        value: fn(&super::command_usage::CommandUsage) -> Option<V>,
+    ) {
+        let mut family = page.begin_family(name, kind, help);
+        commands.iter().for_each(|(labels, command)| family.add_optional_sample(labels, value(command)));
+    }
+    let user = "CPU time in programs, by command.";
+    write_family(
+        page,
+        &commands,
+        ("metier_process_cpu_user_seconds_total", MetricKind::Counter, user),
+        |c| Some(c.user),
+    );
+    let system = "CPU time in the kernel, by command.";
+    write_family(
+        page,
+        &commands,
+        ("metier_process_cpu_system_seconds_total", MetricKind::Counter, system),
+        |c| Some(c.system),
+    );
+    let resident = "Resident memory, by command; what processes share is counted with each.";
+    write_family(page, &commands, ("metier_process_resident_bytes", MetricKind::Gauge, resident), |c| {
+        Some(c.resident)
+    });
+    let read = "Bytes that devices read, by command; with what ended children read.";
+    write_family(page, &commands, ("metier_process_io_read_bytes_total", MetricKind::Counter, read), |c| {
+        c.io.map(|io| io.0)
+    });
+    let written = "Bytes that devices wrote, by command; with what ended children wrote.";
+    write_family(
+        page,
+        &commands,
+        ("metier_process_io_written_bytes_total", MetricKind::Counter, written),
+        |c| c.io.map(|io| io.1),
+    );
+    write_family(
+        page,
+        &commands,
+        ("metier_process_instances", MetricKind::Gauge, "Processes, by command."),
+        |c| Some(c.processes),
+    );
+    write_family(
+        page,
+        &commands,
+        ("metier_process_threads", MetricKind::Gauge, "Threads, by command."),
+        |c| Some(c.threads),
+    );
+    page.add_single("metier_processes", MetricKind::Gauge, "Processes of the node.", processes.total);
+}
+
+/// What the agent knows of itself.
+#[derive(Debug, Clone, Default)]
+pub struct AgentStats {
+    pub version: String,
+    /// Start, in seconds of Unix time.
+    pub started: f64,
+    pub pages: u64,
+    /// How long reading and writing of this page took so far.
+    pub took: Seconds,
+    /// Size of the page before.
+    pub last_bytes: u64,
+}
+
+/// Writes what the agent itself costs, and what is not on the page.
+pub fn write_agent_stats(
+    own: &AgentStats,
+    groups: &GroupTracker,
+    names: &NameResolver,
+    left_out: &[(&str, u64)],
+    page: &mut MetricsPage,
+) {
+    let used = process_usage::read_process_usage();
+    page.begin_family("metier_agent_build_info", MetricKind::Info, "Which program this is; always 1.")
+        .add_sample(&[("version", own.version.as_str())], 1u64);
+    let start = "When the agent started, Unix time.";
+    page.add_single("metier_agent_start_time_seconds", MetricKind::Gauge, start, own.started);
+    page.add_single(
+        "metier_agent_cpu_seconds_total",
+        MetricKind::Counter,
+        "CPU time of the agent.",
+        used.cpu_seconds,
+    );
+    let resident = "Resident memory of the agent.";
+    page.add_optional_single("metier_agent_resident_bytes", MetricKind::Gauge, resident, used.resident_bytes);
+    page.add_optional_single(
+        "metier_agent_open_files",
+        MetricKind::Gauge,
+        "Files that the agent holds.",
+        used.open_files,
+    );
+    page.add_single("metier_agent_scrapes_total", MetricKind::Counter, "Pages made.", own.pages);
+    let took = "Time that reading everything for this page took.";
+    page.add_single("metier_agent_scrape_duration_seconds", MetricKind::Gauge, took, own.took);
+    page.add_single(
+        "metier_agent_page_bytes",
+        MetricKind::Gauge,
+        "Size of the page before this one.",
+        own.last_bytes,
+    );
+    let mut family =
+        page.begin_family("metier_agent_groups", MetricKind::Gauge, "Groups on this page, by kind.");
+    for sort in GroupKind::ALL {
+        family.add_sample(&[("kind", sort.word())], groups.groups_of_kind(sort).count());
+    }
+    let mut family = page.begin_family(
+        "metier_agent_left_out",
+        MetricKind::Gauge,
+        "What is not on this page because of a bound, by kind.",
+    );
+    for sort in GroupKind::ALL {
+        let count = groups.left_out().get(sort.word()).copied().unwrap_or(0);
+        family.add_sample(&[("kind", sort.word())], count);
+    }
+    family.add_sample(&[("kind", "folder")], groups.left_out().get("folder").copied().unwrap_or(0));
+    for (kind, count) in left_out {
+        family.add_sample(&[("kind", *kind)], *count);
+    }
+    let mut family = page.begin_family(
+        "metier_agent_name_lookups_total",
+        MetricKind::Counter,
+        "Times that a source was asked for names.",
+    );
+    for asked in names.source_stats() {
+        family.add_sample(&[("source", asked.source)], asked.times.load(Ordering::Relaxed));
+    }
+    let mut family = page.begin_family(
+        "metier_agent_name_failures_total",
+        MetricKind::Counter,
+        "Times that a source of names gave no answer.",
+    );
+    for asked in names.source_stats() {
+        family.add_sample(&[("source", asked.source)], asked.failures.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,271 @@
+//! Names of containers and pods, as their owners gave them.
+//!
+//! A path has identifiers only. Who knows the names (an engine, a cluster) is asked on a thread of its own, once for
+//! each identifier that is new, and again at growing intervals while nobody knows it. A scrape only looks into the
+//! book: it never waits for anyone. Names of groups that are gone are forgotten.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use metier_linux::cgroup::group_identity::CgroupKind;
+use metier_types::LockUnpoisoned;
+
+use super::group_tracker::GroupTracker;
+
+/// First wait before an identifier that nobody knew is asked for again; it doubles each time.
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(300);
+
+/// What people call a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContainerName {
+    pub container: Option<String>,
+    pub image: Option<String>,
+    /// Name of the pod that it is in.
+    pub pod: Option<String>,
+    /// Namespace of that pod.
+    pub namespace: Option<String>,
+    /// Run of ours that it belongs to.
+    pub run_id: Option<String>,
+}
+
+/// What people call a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodName {
+    pub pod: Option<String>,
+    pub namespace: Option<String>,
+    /// Run of ours that it belongs to.
+    pub run_id: Option<String>,
+}
+
+/// Whose names are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameRequest {
+    pub containers: Vec<String>,
+    pub pods: Vec<String>,
+}
+
+impl NameRequest {
+    pub fn is_empty(&self) -> bool {
+        self.containers.is_empty() && self.pods.is_empty()
+    }
+}
+
+/// Names that were found, by identifier.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResolvedNames {
+    pub containers: Vec<(String, ContainerName)>,
+    pub pods: Vec<(String, PodName)>,
+}
+
+/// Somebody who knows names. It may block for some seconds, not for ever.
+pub trait NameSource: Send + 'static {
+    /// What it is, for metrics and log lines.
+    fn source_name(&self) -> &'static str;
+
+    /// The names of those that it knows. It may give more than what is wanted.
+    fn look_up(&mut self, request: &NameRequest) -> Result<ResolvedNames, String>;
+}
+
+/// How often a source was asked.
+#[derive(Debug, Default)]
+pub struct NameSourceStats {
+    pub source: &'static str,
+    pub times: AtomicU64,
+    /// Of those, the ones without an answer.
+    pub failures: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub struct NameTable {
+    /// Changes whenever a name does; 1 at first, so that 0 is older than all.
+    pub version: u64,
+    containers: HashMap<String, ContainerName>,
+    pods: HashMap<String, PodName>,
+}
+
+impl NameTable {
+    /// The names of a container.
+    pub fn container(&self, id: &str) -> Option<&ContainerName> {
+        self.containers.get(id)
+    }
+
+    /// The names of a pod.
+    pub fn pod(&self, uid: &str) -> Option<&PodName> {
+        self.pods.get(uid)
+    }
+
+    fn add_resolved(&mut self, found: ResolvedNames, request: &NameRequest) {
+        let is_wanted: HashSet<&str> =
+            request.containers.iter().chain(&request.pods).map(String::as_str).collect();
+        for (id, name) in found.containers {
+            if is_wanted.contains(id.as_str()) {
+                let known = self.containers.entry(id).or_default();
+                let ContainerName { container, image, pod, namespace, run_id } = name;
+                set_if_unknown(&mut known.container, container);
+                // An engine has only the digest of an image that a kubelet gave it so; the cluster knows its name.
+                known.image = known.image.take().filter(|known| !is_digest(known) || image.is_none());
+                set_if_unknown(&mut known.image, image);
+                set_if_unknown(&mut known.pod, pod);
+                set_if_unknown(&mut known.namespace, namespace);
+                set_if_unknown(&mut known.run_id, run_id);
+                self.version += 1;
+            }
+        }
+        for (uid, name) in found.pods {
+            if is_wanted.contains(uid.as_str()) {
+                let known = self.pods.entry(uid).or_default();
+                set_if_unknown(&mut known.pod, name.pod);
+                set_if_unknown(&mut known.namespace, name.namespace);
+                set_if_unknown(&mut known.run_id, name.run_id);
+                self.version += 1;
+            }
+        }
+    }
+}
+
+/// Whether the name of an image is only what it hashes to.
+fn is_digest(image: &str) -> bool {
+    image.starts_with("sha256:")
+}
+
+/// The first who says something is believed.
+fn set_if_unknown(known: &mut Option<String>, name_text: Option<String>) {
+    if known.is_none() {
+        *known = name_text.filter(|text| !text.is_empty());
+    }
+}
+
+/// The book, and the thread that fills it.
+pub struct NameResolver {
+    book: Arc<Mutex<NameTable>>,
+    asked: Arc<Vec<NameSourceStats>>,
+    wake: Option<SyncSender<NameRequest>>,
+    waits: HashMap<String, (Instant, Duration)>,
+}
+
+impl NameResolver {
+    /// Starts the thread, if there is anyone to ask. It ends when this is dropped and the last question is answered.
+    pub fn start(sources: Vec<Box<dyn NameSource>>) -> Self {
+        let book = Arc::new(Mutex::new(NameTable { version: 1, ..NameTable::default() }));
+        let asked: Vec<NameSourceStats> = sources
+            .iter()
+            .map(|source| NameSourceStats { source: source.source_name(), ..NameSourceStats::default() })
+            .collect();
+        let asked = Arc::new(asked);
+        let mut wake = None;
+        if !sources.is_empty() {
+            let (sender, receiver) = sync_channel(1);
+            let (shelf, counts) = (book.clone(), asked.clone());
+            let started = std::thread::Builder::new()
+                .name("metier-names".into())
+                .stack_size(512 << 10)
+                .spawn(move || resolve_names(sources, &receiver, &shelf, &counts));
+            match started {
+                Ok(_) => wake = Some(sender),
+                Err(error) => tracing::warn!(%error, "names of containers cannot be asked for"),
+            }
+        }
+        Self { book, asked, wake, waits: HashMap::new() }
+    }
+
+    pub fn lock_names(&self) -> MutexGuard<'_, NameTable> {
+        self.book.lock_unpoisoned()
+    }
+
+    /// How often each source was asked.
+    pub fn source_stats(&self) -> &[NameSourceStats] {
+        &self.asked
+    }
+
+    /// Has the names of these groups looked up as far as they are not known, and forgets all others.
+    pub fn request_names(&mut self, groups: &GroupTracker) {
+        self.request_names_of(groups.iter().map(|group| (&group.named.kind, group.named.pod.as_ref())));
+    }
+
+    /// The same for groups that are told by what they are, with the uid of the pod around them.
+    pub fn request_names_of<'a>(
+        &mut self,
+        groups: impl Iterator<Item = (&'a CgroupKind, Option<&'a String>)>,
+    ) {
+        let Some(wake) = &self.wake else { return };
+        let now = Instant::now();
+        let mut request = NameRequest::default();
+        let mut there: HashSet<&str> = HashSet::new();
+        {
+            let mut book = self.book.lock_unpoisoned();
+            let is_due = |waits: &HashMap<String, (Instant, Duration)>, id: &str| {
+                waits.get(id).is_none_or(|(due, _)| *due <= now)
+            };
+            for (kind, pod) in groups {
+                match kind {
+                    CgroupKind::Container(id) => {
+                        there.insert(id);
+                        if book.container(id).is_none() && is_due(&self.waits, id) {
+                            request.containers.push(id.clone());
+                            // Who knows pods only finds it by its own.
+                            request.pods.extend(pod.cloned());
+                        }
+                    }
+                    CgroupKind::Pod(uid) => {
+                        there.insert(uid);
+                        if book.pod(uid).is_none() && is_due(&self.waits, uid) {
+                            request.pods.push(uid.clone());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            book.containers.retain(|id, _| there.contains(id.as_str()));
+            book.pods.retain(|uid, _| there.contains(uid.as_str()));
+        }
+        self.waits.retain(|id, _| there.contains(id.as_str()));
+        if request.is_empty() {
+            return;
+        }
+        request.pods.sort();
+        request.pods.dedup();
+        let asked: Vec<String> = request.containers.iter().chain(&request.pods).cloned().collect();
+        match wake.try_send(request) {
+            Ok(()) => {
+                for id in asked {
+                    let wait = self
+                        .waits
+                        .get(&id)
+                        .map_or(FIRST_RETRY_DELAY, |(_, wait)| (*wait * 2).min(MAX_RETRY_DELAY));
+                    self.waits.insert(id, (now + wait, wait));
+                }
+            }
+            // The thread is still busy with the last question; the next scrape asks again.
+            Err(TrySendError::Full(_)) => {}
+            Err(TrySendError::Disconnected(_)) => self.wake = None,
+        }
+    }
+}
+
+fn resolve_names(
+    mut sources: Vec<Box<dyn NameSource>>,
+    questions: &Receiver<NameRequest>,
+    book: &Mutex<NameTable>,
+    asked: &[NameSourceStats],
+) {
+    while let Ok(request) = questions.recv() {
+        for (source, count) in sources.iter_mut().zip(asked) {
+            count.times.fetch_add(1, Ordering::Relaxed);
+            match source.look_up(&request) {
+                Ok(found) => book.lock_unpoisoned().add_resolved(found, &request),
+                Err(error) => {
+                    // Said once; the metric counts the others.
+                    if count.failures.fetch_add(1, Ordering::Relaxed) == 0 {
+                        tracing::warn!(source = source.source_name(), %error, "names cannot be had from there; identifiers stand in");
+                    } else {
+                        tracing::debug!(source = source.source_name(), %error, "names cannot be had from there");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! The model server of Kepler: which predictor for which machine, as weights or as an archive; and what it never had: reasons for a refusal, a list, upload,
+//! reload, health and metrics.
+//!
+//! | route | what |
+//! |---|---|
+//! | `POST /model`, `GET /model?…` | the predictor for a request |
+//! | `GET /best-models?…` | the best of each group |
+//! | `GET /models` | all there are, with their errors |
+//! | `POST /models` (token) | takes a predictor |
+//! | `POST /reload` (token) | reads pipelines again |
+//! | `GET /healthz`, `GET /metrics` | for probes and Prometheus |
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, RawQuery, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use metier_power::catalog::{PipelineCatalog, PredictorUpload};
+use metier_power::estimate::PowerEstimator;
+use metier_power::kepler_terms::{EnergySource, FeatureGroup, OutputType};
+use metier_power::node::MachineSpec;
+use metier_power::pipeline::PipelineModel;
+use metier_power::selection::{self, ChosenPredictor};
+use metier_types::LockUnpoisoned;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::oneshot;
+
+use super::estimator_socket::EstimatorStats;
+use crate::http::config::AccessToken;
+
+/// Where the exporter looks for it.
+pub const PORT: u16 = 8100;
+
+/// Largest body: an upload of weights with trees.
+const MAX_BODY_BYTES: usize = 32 << 20;
+/// Largest request for a predictor: names of metrics, a machine, a filter.
+const MAX_REQUEST_BYTES: usize = 256 << 10;
+/// Longest reason of a refusal.
+const MAX_REASON_CHARS: usize = 600;
+/// Most kinds of answers that are counted by name.
+const MAX_COUNTED_KEYS: usize = 1000;
+
+/// What all requests share.
+pub struct ModelServerState {
+    pub shelf: Arc<PipelineCatalog>,
+    /// The estimator beside it, which changes with the predictors.
+    pub estimator: Option<(Arc<PowerEstimator>, Arc<EstimatorStats>)>,
+    /// What the online trainer beside it did.
+    pub online: Option<Arc<super::online_trainer::OnlineTrainerStats>>,
+    /// What those show who change something; without one nobody can.
+    pub token: Option<AccessToken>,
+    /// Whether reading needs the token too.
+    pub is_closed: bool,
+    /// By which error predictors are compared.
+    pub error_key: String,
+    pub answers: [AtomicU64; 3],
+    /// How often each predictor was given away.
+    pub given: std::sync::Mutex<BTreeMap<[String; 5], u64>>,
+}
+
+impl ModelServerState {
+    pub fn new(shelf: Arc<PipelineCatalog>, token: Option<AccessToken>, is_closed: bool) -> Self {
+        Self {
+            shelf,
+            estimator: None,
+            online: None,
+            token,
+            is_closed,
+            error_key: "mae".to_string(),
+            answers: Default::default(),
+            given: std::sync::Mutex::default(),
+        }
+    }
+
+    fn is_authorised(&self, headers: &HeaderMap) -> bool {
+        bears_token(self.token.as_ref(), headers)
+    }
+}
+
+/// Whether a request shows the token.
+pub(super) fn bears_token(token: Option<&AccessToken>, headers: &HeaderMap) -> bool {
+    let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let shown = shown.and_then(|value| value.strip_prefix("Bearer "));
+    matches!((token, shown), (Some(token), Some(shown)) if token.matches(shown.as_bytes()))
+}
+
+type SharedModelServer = Arc<ModelServerState>;
+
+pub fn router(models: SharedModelServer) -> Router {
+    Router::new()
+        .route(
+            "/model",
+            get(model_by_query).post(model_by_body).layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES)),
+        )
+        .route("/best-models", get(best_models).post(best_models))
+        .route("/models", get(list_models).post(upload_model))
+        .route("/reload", axum::routing::post(reload))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(models.clone(), authorise_request))
+        .with_state(models)
+}
+
+/// What an estimator alone shows: health, and which predictors are in use.
+pub fn metrics_router(models: SharedModelServer) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .with_state(models)
+}
+
+async fn authorise_request(
+    State(models): State<SharedModelServer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
+    let response = if models.is_closed && !is_probe && !models.is_authorised(request.headers()) {
+        problem_response(
+            StatusCode::UNAUTHORIZED,
+            "authorization",
+            "this needs the server's token: Authorization: Bearer TOKEN",
+        )
+    } else {
+        next.run(request).await
+    };
+    let class = match response.status().as_u16() {
+        ..400 => 0,
+        400..500 => 1,
+        _ => 2,
+    };
+    models.answers[class].fetch_add(1, Ordering::Relaxed);
+    response
+}
+
+/// RFC 9457, with the field at fault.
+pub(super) fn problem_response(status: StatusCode, field: &str, why: &str) -> Response {
+    // What was sent may be in it, and be long.
+    let why = match why.char_indices().nth(MAX_REASON_CHARS) {
+        Some((end, _)) => &format!("{}…", &why[..end]),
+        None => why,
+    };
+    let body = json!({ "type": "about:blank", "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(), "detail": why,
+        "errors": [{ "field": field, "want": why }] });
+    let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+    (status, kind, body.to_string()).into_response()
+}
+
+fn error_response(error: &metier_power::Error) -> Response {
+    let (status, field) = match error {
+        metier_power::Error::Word { field, .. } => (StatusCode::BAD_REQUEST, *field),
+        // A full disk, say: nothing that the client did.
+        metier_power::Error::File { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "upload"),
+        _ => (StatusCode::BAD_REQUEST, "body"),
+    };
+    problem_response(status, field, &error.to_string())
+}
+
+pub(super) fn json_response(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+async fn model_by_body(
+    State(models): State<SharedModelServer>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let why = format!("has more than {MAX_REQUEST_BYTES} bytes");
+            return problem_response(StatusCode::PAYLOAD_TOO_LARGE, "body", &why);
+        }
+        Err(error) => return problem_response(error.status(), "body", &error.body_text()),
+    };
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") {
+        let why = format!("is {kind:?}; want application/json");
+        return problem_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", &why);
+    }
+    match serde_json::from_slice(&body) {
+        Ok(value) => model_response(&models, &value).await,
+        Err(error) => problem_response(StatusCode::BAD_REQUEST, "body", &format!("is no JSON: {error}")),
+    }
+}
+
+fn query_parameters(query: Option<&str>) -> BTreeMap<String, String> {
+    let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    pairs.take(100).map(|(name, value)| (name.replace('-', "_"), value.into_owned())).collect()
+}
+
+/// The same fields in an address: `metrics` separated by commas, attributes of the machine by their own names.
+async fn model_by_query(State(models): State<SharedModelServer>, RawQuery(query): RawQuery) -> Response {
+    let mut body = Map::new();
+    let mut machine = Map::new();
+    for (name, value) in query_parameters(query.as_deref()) {
+        match name.as_str() {
+            "metrics" => {
+                let names: Vec<&str> = value.split(',').filter(|name| !name.is_empty()).collect();
+                body.insert(name, json!(names));
+            }
+            "processor" | "cores" | "chips" | "memory" | "frequency" => {
+                machine.insert(name, json!(value));
+            }
+            "node_type" => {
+                let number = value.parse::<i64>().map_or(json!(value), |number| json!(number));
+                body.insert(name, number);
+            }
+            _ => {
+                body.insert(name, json!(value));
+            }
+        }
+    }
+    if !machine.is_empty() {
+        body.insert("machine_spec".into(), Value::Object(machine));
+    }
+    model_response(&models, &Value::Object(body)).await
+}
+
+async fn model_response(models: &SharedModelServer, body: &Value) -> Response {
+    let request = match selection::ModelRequest::read(body) {
+        Ok(request) => request,
+        Err(error) => return error_response(&error),
+    };
+    let registry = models.shelf.registry();
+    let chosen = match selection::select(&registry, &request, &models.error_key, &|_| true) {
+        Ok(chosen) => chosen,
+        Err(error) => return error_response(&error),
+    };
+    let Some(chosen) = chosen else {
+        return problem_response(
+            StatusCode::BAD_REQUEST,
+            "metrics",
+            &format!("cannot find model for {} at the moment", shorten_request(body)),
+        );
+    };
+    count_served_model(models, &chosen, request.weight);
+    match request.weight {
+        true => weights_response(models, &request, &chosen),
+        false => archive_response(training_machine(&chosen), chosen.model.clone()).await,
+    }
+}
+
+/// A request in a refusal: enough to know it by.
+fn shorten_request(body: &Value) -> String {
+    const MAX_BRIEF_CHARS: usize = 400;
+    let text = body.to_string();
+    match text.char_indices().nth(MAX_BRIEF_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn count_served_model(models: &ModelServerState, chosen: &ChosenPredictor<'_>, weight: bool) {
+    let model = chosen.model;
+    let key = [
+        chosen.pipeline.name.clone(),
+        model.full_name.clone(),
+        model.source.name().to_string(),
+        model.output_type.name().to_string(),
+        (if weight { "weight" } else { "archive" }).to_string(),
+    ];
+    let mut given = models.given.lock_unpoisoned();
+    if given.len() < MAX_COUNTED_KEYS || given.contains_key(&key) {
+        *given.entry(key).or_default() += 1;
+    }
+}
+
+/// The machine that a predictor was learned on.
+fn training_machine(chosen: &ChosenPredictor<'_>) -> Option<MachineSpec> {
+    let entry = chosen.pipeline.index.as_ref()?.0.get(&chosen.model.name.node_type)?;
+    Some(entry.spec.clone())
+}
+
+/// The weights of each component; where any node would do also whose they are.
+fn weights_response(
+    models: &ModelServerState,
+    request: &selection::ModelRequest,
+    chosen: &ChosenPredictor<'_>,
+) -> Response {
+    let model = chosen.model;
+    let mut sorted: BTreeMap<String, Value> = match model.weights_value() {
+        Some(Value::Object(object)) => {
+            let is_component =
+                |name: &String| model.source.components().iter().any(|component| component.name() == name);
+            object.into_iter().filter(|(name, _)| is_component(name)).collect()
+        }
+        _ => BTreeMap::new(),
+    };
+    if request.is_any_node() {
+        sorted.insert("model_name".into(), json!(model.full_name));
+        if let Some(error) = model.error(&models.error_key) {
+            sorted.insert(models.error_key.clone(), json!(error));
+        }
+        if let Some(machine) = training_machine(chosen) {
+            sorted.insert("machine_spec".into(), json!(machine));
+        }
+    }
+    match serde_json::to_string(&sorted) {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => problem_response(StatusCode::INTERNAL_SERVER_ERROR, "weights", &error.to_string()),
+    }
+}
+
+/// The archive as it was published, whatever is inside; one with the weights where there is none.
+async fn archive_response(machine: Option<MachineSpec>, model: PipelineModel) -> Response {
+    let name = model.full_name.clone();
+    let bytes = tokio::task::spawn_blocking(move || model.zip(machine.as_ref())).await;
+    match bytes {
+        Ok(Ok(bytes)) => {
+            let tag = Sha256::digest(&bytes).iter().take(16).fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            });
+            let mut response = bytes.into_response();
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/zip"));
+            if let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\"")) {
+                headers.insert(header::ETAG, tag);
+            }
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={name}.zip")) {
+                headers.insert(header::CONTENT_DISPOSITION, value);
+            }
+            response
+        }
+        Ok(Err(error)) => problem_response(StatusCode::INTERNAL_SERVER_ERROR, "archive", &error.to_string()),
+        Err(_) => problem_response(StatusCode::INTERNAL_SERVER_ERROR, "archive", "could not be read"),
+    }
+}
+
+async fn best_models(State(models): State<SharedModelServer>, RawQuery(query): RawQuery) -> Response {
+    let asked = query_parameters(query.as_deref());
+    let failed = |why: String| {
+        problem_response(StatusCode::BAD_REQUEST, "query", &format!("failed to get best model list: {why}"))
+    };
+    let of = |name: &str| asked.get(name).map(String::as_str).filter(|value| !value.is_empty());
+    let source = match EnergySource::from_request(of("energy_source")) {
+        Ok(source) => source,
+        Err(error) => return failed(error.to_string()),
+    };
+    let group = match of("feature_group").map(|name| FeatureGroup::named(name).ok_or(name)) {
+        None => None,
+        Some(Ok(group)) => Some(group),
+        Some(Err(name)) => return failed(format!("feature-group is {name:?}; want one such as BPFOnly")),
+    };
+    let types = match of("output_type").map(|name| OutputType::named(name).ok_or(name)) {
+        None => OutputType::ALL.to_vec(),
+        Some(Ok(output_type)) => vec![output_type],
+        Some(Err(name)) => return failed(format!("output-type is {name:?}; want AbsPower or DynPower")),
+    };
+    let node_type = match of("node_type").map(str::parse::<i64>) {
+        None | Some(Ok(-1)) => -1,
+        Some(Ok(number)) if number >= 0 => number,
+        _ => return failed("node-type is no number of a node type".to_string()),
+    };
+    let registry = models.shelf.registry();
+    if registry.active(source).is_none() {
+        return failed(format!("no pipeline has predictors for {}", source.name()));
+    }
+    let mut answer = Map::new();
+    for output_type in types {
+        let request = selection::ModelRequest::read(&json!({
+            "metrics": [], "output_type": output_type.name(), "source": source.name(), "loose_node_type": false,
+            "node_type": node_type, "filter": of("filter").unwrap_or_default(),
+        }));
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return failed(error.to_string()),
+        };
+        let best = selection::best_of_groups(&registry, &request, group, &models.error_key);
+        let best: BTreeMap<&str, &str> =
+            best.iter().map(|(group, model)| (group.name(), model.full_name.as_str())).collect();
+        answer.insert(output_type.name().to_string(), json!(best));
+    }
+    json_response(&Value::Object(answer))
+}
+
+/// All predictors with their errors, page by page: `from`, `limit`, `source`, `pipeline`.
+async fn list_models(State(models): State<SharedModelServer>, RawQuery(query): RawQuery) -> Response {
+    let asked = query_parameters(query.as_deref());
+    let number =
+        |name: &str, default: usize| asked.get(name).map_or(Ok(default), |value| value.parse::<usize>());
+    let (Ok(from), Ok(limit)) = (number("from", 0), number("limit", 1000)) else {
+        return problem_response(StatusCode::BAD_REQUEST, "from", "from and limit want whole numbers");
+    };
+    let registry = models.shelf.registry();
+    let is_wanted = |name: &str, value: &str| asked.get(name).is_none_or(|wanted| wanted == value);
+    let mut predictors = Vec::new();
+    let mut count = 0usize;
+    for pipeline in registry.pipelines.iter().filter(|pipeline| is_wanted("pipeline", &pipeline.name)) {
+        for model in pipeline.models.iter().filter(|model| is_wanted("source", model.source.name())) {
+            count += 1;
+            if count <= from || predictors.len() >= limit.min(10_000) {
+                continue;
+            }
+            let errors: BTreeMap<&str, f64> =
+                model.errors.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+            let is_active = registry.active(model.source).is_some_and(|active| active.name == pipeline.name);
+            let machine = pipeline.index.as_ref().and_then(|index| index.0.get(&model.name.node_type));
+            predictors.push(json!({
+                "pipeline": pipeline.name, "model_name": model.full_name, "source": model.source.name(), "output_type": model.output_type.name(),
+                "feature_group": model.group.name(), "node_type": model.name.node_type, "machine_spec": machine.map(|entry| &entry.spec),
+                "errors": errors, "weights": model.weights.is_some(), "archive": model.archive.is_some(),
+                "estimator": model.is_usable(), "active": is_active,
+            }));
+        }
+    }
+    json_response(
+        &json!({ "schema": "metier.power-predictors/1", "count": count, "predictors": predictors, "shipped": models.shelf.defaults().provenance }),
+    )
+}
+
+/// Why a caller may change nothing; `None` where it may.
+fn refuse_change(models: &ModelServerState, headers: &HeaderMap) -> Option<Response> {
+    let why = match (&models.token, models.is_authorised(headers)) {
+        (_, true) => return None,
+        (Some(_), false) => "this needs the server's token: Authorization: Bearer TOKEN",
+        (None, false) => {
+            "this server has no token, so nobody may change it; start it with METIER_TOKEN or --token-file"
+        }
+    };
+    Some(problem_response(StatusCode::UNAUTHORIZED, "authorization", why))
+}
+
+fn refresh_estimator(models: &ModelServerState) {
+    if let Some((estimator, _)) = &models.estimator {
+        estimator.adopt_catalog(&models.shelf);
+    }
+}
+
+async fn upload_model(State(models): State<SharedModelServer>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(response) = refuse_change(&models, &headers) {
+        return response;
+    }
+    let response = tokio::task::spawn_blocking(move || store_upload(&models, &body)).await;
+    response.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
+}
+
+fn store_upload(models: &ModelServerState, body: &[u8]) -> Response {
+    let value: Value = match serde_json::from_slice(body) {
+        Ok(value) => value,
+        Err(error) => {
+            return problem_response(StatusCode::BAD_REQUEST, "body", &format!("is no JSON: {error}"));
+        }
+    };
+    let upload = PredictorUpload::read(&value);
+    match upload.and_then(|upload| models.shelf.upload(&upload).map(|_| upload)) {
+        Ok(upload) => {
+            refresh_estimator(models);
+            let body = json!({ "pipeline": upload.pipeline, "model_name": upload.name.to_string() });
+            (StatusCode::CREATED, [(header::CONTENT_TYPE, "application/json")], body.to_string())
+                .into_response()
+        }
+        Err(error) => error_response(&error),
+    }
+}
+
+async fn reload(State(models): State<SharedModelServer>, headers: HeaderMap) -> Response {
+    if let Some(response) = refuse_change(&models, &headers) {
+        return response;
+    }
+    let (tell, receiver) = oneshot::channel();
+    let work = move || {
+        let warnings = models.shelf.reload();
+        refresh_estimator(&models);
+        let registry = models.shelf.registry();
+        let names: Vec<&str> = registry.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        let _ = tell.send(json!({ "pipelines": names, "warnings": warnings }));
+    };
+    // A thread of its own: an address may take its time, and those who want an archive meanwhile must not wait for it.
+    let started = std::thread::Builder::new().name("metier-fetch".to_string()).spawn(work);
+    match (started, receiver.await) {
+        (Ok(_), Ok(answer)) => json_response(&answer),
+        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Ready when every address was tried once: before that, clients would get what is shipped instead of what was meant.
+async fn ready(State(models): State<SharedModelServer>) -> Response {
+    match models.shelf.is_waiting() {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "pipelines are being fetched\n").into_response(),
+        false => "ok\n".into_response(),
+    }
+}
+
+async fn metrics(State(models): State<SharedModelServer>) -> Response {
+    (
+        [(header::CONTENT_TYPE, crate::http::request_metrics::TEXT_FORMAT)],
+        super::metrics_page::render_page(&models),
+    )
+        .into_response()
+}

@@ -1,0 +1,146 @@
+//! What a client of the estimator that takes its time has sent so far, within what all such clients may hold together.
+//!
+//! What is too much is thrown away and read on, so that the client gets its refusal; what is held is counted by what it takes, not by what came.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Largest request that is kept. A hundred containers have 20 kB, and more than a few hundred rows no exporter could read the reply of.
+pub const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// What all slow clients hold together.
+pub const MAX_SHARED_BYTES: usize = 8 << 20;
+
+/// Why a request was thrown away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiscardReason {
+    /// It is larger than any that is kept.
+    RequestTooLarge,
+    /// Others hold all that there is room for.
+    BuffersFull,
+}
+
+impl DiscardReason {
+    /// What its client is told.
+    pub fn message(self) -> String {
+        match self {
+            Self::RequestTooLarge => {
+                format!("failed to handle request: it has more than {MAX_REQUEST_BYTES} bytes")
+            }
+            Self::BuffersFull => {
+                "failed to handle request: too many clients send large requests at once; try again"
+                    .to_string()
+            }
+        }
+    }
+}
+
+/// The bytes of one client.
+pub struct RequestBuffer<'a> {
+    bytes: Vec<u8>,
+    /// How much of what all hold is its own.
+    own: usize,
+    together: &'a AtomicUsize,
+    thrown: Option<DiscardReason>,
+    /// How much was read, also of what was thrown away.
+    pub read: usize,
+    /// The last byte that is not blank.
+    last: Option<u8>,
+}
+
+impl<'a> RequestBuffer<'a> {
+    /// With what came already.
+    pub fn new(came: &[u8], together: &'a AtomicUsize) -> Self {
+        let mut buffer = Self { bytes: Vec::new(), own: 0, together, thrown: None, read: 0, last: None };
+        buffer.add(came);
+        buffer
+    }
+
+    /// Takes a piece more.
+    pub fn add(&mut self, piece: &[u8]) {
+        self.read += piece.len();
+        self.last = piece.iter().rev().find(|byte| !byte.is_ascii_whitespace()).copied().or(self.last);
+        if self.thrown.is_some() {
+            return;
+        }
+        let length = self.bytes.len() + piece.len();
+        if length > MAX_REQUEST_BYTES {
+            return self.discard(DiscardReason::RequestTooLarge);
+        }
+        if length > self.bytes.capacity() {
+            let room = length.max(2 * self.bytes.capacity()).min(MAX_REQUEST_BYTES);
+            if !self.reserve_bytes(room - self.own) {
+                return self.discard(DiscardReason::BuffersFull);
+            }
+            self.bytes.reserve_exact(room - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(piece);
+    }
+
+    fn reserve_bytes(&mut self, more: usize) -> bool {
+        let within = |held: usize| held.checked_add(more).filter(|held| *held <= MAX_SHARED_BYTES);
+        let is_given = self.together.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_ok();
+        self.own += if is_given { more } else { 0 };
+        is_given
+    }
+
+    fn discard(&mut self, why: DiscardReason) {
+        self.bytes = Vec::new();
+        self.together.fetch_sub(std::mem::take(&mut self.own), Ordering::SeqCst);
+        self.thrown = Some(why);
+    }
+
+    /// What came, as far as it is kept.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Why it is not kept, where it is not.
+    pub fn discard_reason(&self) -> Option<DiscardReason> {
+        self.thrown
+    }
+
+    /// Whether its last byte that is not blank closes an object.
+    pub fn ends_with_brace(&self) -> bool {
+        self.last == Some(b'}')
+    }
+}
+
+impl Drop for RequestBuffer<'_> {
+    fn drop(&mut self) {
+        self.together.fetch_sub(self.own, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_together_hold_no_more_than_there_is_room_for() {
+        let together = AtomicUsize::new(0);
+        let piece = vec![b'1'; 900 << 10];
+        let all: Vec<RequestBuffer<'_>> = (0..20).map(|_| RequestBuffer::new(&piece, &together)).collect();
+        let held: usize = all.iter().map(|buffer| buffer.bytes.capacity()).sum();
+        assert!(held <= MAX_SHARED_BYTES && held == together.load(Ordering::SeqCst), "{held}");
+        let crowded =
+            all.iter().filter(|buffer| buffer.discard_reason() == Some(DiscardReason::BuffersFull)).count();
+        assert_eq!((crowded, all.len() - crowded), (11, 9));
+        drop(all);
+        assert_eq!(together.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn what_is_too_large_is_read_on_and_holds_nothing() {
+        let together = AtomicUsize::new(0);
+        let mut buffer = RequestBuffer::new(b"{", &together);
+        for _ in 0..3 {
+            buffer.add(&vec![b'1'; MAX_REQUEST_BYTES / 2]);
+        }
+        buffer.add(b"} \n");
+        assert_eq!(
+            (buffer.discard_reason(), buffer.bytes().len()),
+            (Some(DiscardReason::RequestTooLarge), 0)
+        );
+        assert!(buffer.ends_with_brace() && buffer.read > MAX_REQUEST_BYTES);
+        assert_eq!(together.load(Ordering::SeqCst), 0);
+    }
+}

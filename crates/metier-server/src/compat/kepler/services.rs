@@ -1,0 +1,324 @@
+//! The doors of Kepler together: the estimator's socket, the model server, the trainer, offline and online. One role alone serves until INT or TERM ([`KeplerServices::load_run`]); beside another
+//! server all of them have a thread of their own ([`KeplerServices::run_in_background`]), where a place that is taken is done without.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use metier_power::catalog::PipelineCatalog;
+use metier_power::estimate::PowerEstimator;
+use metier_power::stored_pipelines::PipelineRecorder;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::estimator_socket::EstimatorSocket;
+use super::model_fetcher::{FetchConfig, ModelFetcher};
+use super::model_server::{self, ModelServerState};
+use super::online_trainer::{OnlineTrainer, OnlineTrainerConfig};
+use super::trainer::{self, TrainerState, TrainingScheduler};
+use crate::error::Error;
+use crate::http::config::{AccessToken, HttpLimits};
+use crate::http::listener;
+
+/// How often it is looked whether a pipeline was replaced: by a trainer beside us, say.
+const CHANGE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Which doors there are, and what is behind them.
+pub struct KeplerServices {
+    pub socket: Option<PathBuf>,
+    /// Where the model server listens.
+    pub models: Option<SocketAddr>,
+    /// Where the trainer listens.
+    pub trainer: Option<SocketAddr>,
+    /// Where the estimator alone tells its health and metrics.
+    pub metrics: Option<SocketAddr>,
+    /// What is learned from Prometheus while others work.
+    pub online: Option<OnlineTrainerConfig>,
+    /// Whether the model server, or where there are only metrics they, answer without the token on an address that is not loopback.
+    pub is_open: bool,
+    /// What those show who change something.
+    pub token: Option<AccessToken>,
+    pub shelf: Arc<PipelineCatalog>,
+    /// Who answers with them.
+    pub estimator: Option<Arc<PowerEstimator>>,
+    /// Where predictors are looked for that the estimator lacks.
+    pub asking: Option<FetchConfig>,
+    /// By which error the model server compares predictors.
+    pub error_key: String,
+    /// Records what is learned; without a store it stays in folders and answers alone.
+    pub recorder: Option<PipelineRecorder>,
+}
+
+/// Where doors were opened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenedServices {
+    pub socket: Option<PathBuf>,
+    pub models: Option<SocketAddr>,
+    pub trainer: Option<SocketAddr>,
+    /// Health and metrics of the estimator.
+    pub metrics: Option<SocketAddr>,
+}
+
+impl OpenedServices {
+    /// In words; `None` where nothing was opened.
+    pub fn describe(&self) -> Option<String> {
+        let address = |name: &str, address: SocketAddr| format!("http://{address}/ ({name})");
+        let models = self.models.map(|addr| address("models", addr));
+        let trainer = self.trainer.map(|addr| address("trainer", addr));
+        let socket = self.socket.as_ref().map(|socket| format!("{} (estimator)", socket.display()));
+        let metrics = self.metrics.map(|addr| address("metrics", addr));
+        let all: Vec<String> = models.into_iter().chain(trainer).chain(metrics).chain(socket).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+}
+
+/// What waits behind one address.
+struct ServiceListener {
+    listener: TcpListener,
+    router: axum::Router,
+    limits: HttpLimits,
+}
+
+fn build_runtime() -> Result<tokio::runtime::Runtime, Error> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(2)
+        .thread_name("metier-power")
+        .build()
+        .map_err(|source| Error::Runtime { source })
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+impl KeplerServices {
+    /// None yet, over these predictors.
+    pub fn new(shelf: Arc<PipelineCatalog>) -> Self {
+        Self {
+            socket: None,
+            models: None,
+            trainer: None,
+            metrics: None,
+            online: None,
+            is_open: false,
+            token: None,
+            shelf,
+            estimator: None,
+            asking: None,
+            error_key: "mae".to_string(),
+            recorder: None,
+        }
+    }
+
+    /// What stands against opening them: a reachable address wants a token, or, where only predictors are given away, that its door is opened by name.
+    pub fn check(&self) -> Result<(), Error> {
+        let reachable = |address: &SocketAddr| !is_loopback(*address) && self.token.is_none();
+        if let Some(address) = self.models.filter(reachable).filter(|_| !self.is_open) {
+            return Err(Error::ClosedModels { address });
+        }
+        if let Some(address) = self.metrics.filter(|address| !is_loopback(*address) && !self.is_open) {
+            return Err(Error::ClosedEstimatorMetrics { address });
+        }
+        match self.trainer.filter(reachable) {
+            Some(address) => Err(Error::ClosedTrainer { address }),
+            None => Ok(()),
+        }
+    }
+
+    /// Serves until INT or TERM; HUP has pipelines fetched and read again.
+    pub fn run(self, on_ready: impl FnOnce(&OpenedServices)) -> Result<(), Error> {
+        self.check()?;
+        let (shelf, estimator) = (self.shelf.clone(), self.estimator.clone());
+        build_runtime()?.block_on(async {
+            let future = listener::shutdown_signal()?;
+            let mut hang_up = signal(SignalKind::hangup()).map_err(|source| Error::Signals { source })?;
+            let until = async move {
+                tokio::pin!(future);
+                loop {
+                    tokio::select! {
+                        () = &mut future => return,
+                        _ = hang_up.recv() => reload_pipelines(&shelf, estimator.as_ref(), true),
+                    }
+                }
+            };
+            self.serve(false, on_ready, until).await
+        })
+    }
+
+    /// Serves on a thread of its own until that is ended. What cannot be opened is said and left out.
+    pub fn run_in_background(self) -> Result<BackgroundServices, Error> {
+        self.check()?;
+        let (stop, mut stopping) = watch::channel(false);
+        let (ready, opened) = std::sync::mpsc::channel();
+        let runtime = build_runtime()?;
+        let work = move || {
+            let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
+            let on_ready = |opened: &OpenedServices| drop(ready.send(opened.clone()));
+            if let Err(error) = runtime.block_on(self.serve(true, on_ready, until)) {
+                tracing::warn!(%error, "the doors of Kepler are closed");
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("metier-power".to_string())
+            .spawn(work)
+            .map_err(|source| Error::Runtime { source })?;
+        // Nothing comes where nothing could be opened at all.
+        let opened = opened.recv().unwrap_or_default();
+        Ok(BackgroundServices { opened, stop, thread })
+    }
+
+    async fn serve(
+        self,
+        is_lenient: bool,
+        on_ready: impl FnOnce(&OpenedServices),
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let mut opened = OpenedServices::default();
+        let door = match (&self.socket, &self.estimator) {
+            (Some(socket), Some(estimator)) => {
+                let door = ok_or_skip(EstimatorSocket::open(socket, estimator.clone()), is_lenient)?;
+                opened.socket = door.as_ref().map(|_| socket.clone());
+                door
+            }
+            _ => None,
+        };
+        let teacher = match (self.online, &self.estimator) {
+            (Some(online), Some(estimator)) => Some(OnlineTrainer::start(
+                online,
+                self.shelf.clone(),
+                estimator.clone(),
+                self.recorder.clone(),
+            )?),
+            _ => None,
+        };
+        let online = teacher.as_ref().map(|teacher| teacher.figures.clone());
+        let mut doors = Vec::new();
+        if let Some(address) = self.models
+            && let Some(listener) = ok_or_skip(listener::bind_listener(address).await, is_lenient)?
+        {
+            opened.models = listener.local_addr().ok();
+            let is_closed = !is_loopback(address) && !self.is_open;
+            let mut models = ModelServerState::new(self.shelf.clone(), self.token.clone(), is_closed);
+            let figures = door.as_ref().map(|door| door.figures.clone());
+            models.estimator = self.estimator.clone().zip(figures);
+            models.online.clone_from(&online);
+            models.error_key.clone_from(&self.error_key);
+            let router = model_server::router(Arc::new(models));
+            doors.push(ServiceListener { listener, router, limits: HttpLimits::default() });
+        }
+        if let Some(address) = self.metrics
+            && let Some(listener) = ok_or_skip(listener::bind_listener(address).await, is_lenient)?
+        {
+            opened.metrics = listener.local_addr().ok();
+            let mut models = ModelServerState::new(self.shelf.clone(), None, false);
+            models.estimator = self.estimator.clone().zip(door.as_ref().map(|door| door.figures.clone()));
+            models.online.clone_from(&online);
+            let router = model_server::metrics_router(Arc::new(models));
+            doors.push(ServiceListener { listener, router, limits: HttpLimits::default() });
+        }
+        let asker = match (self.asking, &self.estimator) {
+            (Some(asking), Some(estimator)) => {
+                Some(ModelFetcher::start(asking, self.shelf.clone(), estimator.clone())?)
+            }
+            _ => None,
+        };
+        let mut jobs = None;
+        if let Some(address) = self.trainer
+            && let Some(listener) = ok_or_skip(listener::bind_listener(address).await, is_lenient)?
+        {
+            opened.trainer = listener.local_addr().ok();
+            let own = TrainingScheduler::new(self.shelf.clone(), self.recorder.clone())
+                .map_err(|source| Error::Runtime { source })?;
+            jobs = Some(own.clone());
+            let trainer = TrainerState {
+                jobs: own,
+                token: self.token.clone(),
+                is_closed: !is_loopback(address),
+                online: online.clone(),
+            };
+            let router = trainer::router(Arc::new(trainer));
+            doors.push(ServiceListener { listener, router, limits: HttpLimits::default() });
+        }
+        if self.shelf.is_waiting() {
+            reload_pipelines(&self.shelf, self.estimator.as_ref(), true);
+        }
+        on_ready(&opened);
+        let (stop, stopping) = watch::channel(false);
+        let mut serving = JoinSet::new();
+        for ServiceListener { listener, router, limits } in doors {
+            let mut stopping = stopping.clone();
+            let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
+            serving.spawn(listener::serve_connections(listener, limits, router, until));
+        }
+        let mut look = tokio::time::interval(CHANGE_CHECK_INTERVAL);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                _ = look.tick() => if self.shelf.has_changed() {
+                    reload_pipelines(&self.shelf, self.estimator.as_ref(), false);
+                },
+            }
+        }
+        if let Some(jobs) = jobs {
+            jobs.stop_all();
+        }
+        stop.send_replace(true);
+        serving.join_all().await;
+        drop(teacher);
+        drop(asker);
+        drop(door);
+        Ok(())
+    }
+}
+
+/// What was opened; where one can do without, a failure is only said.
+fn ok_or_skip<T>(opened: Result<T, Error>, is_lenient: bool) -> Result<Option<T>, Error> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if is_lenient => {
+            tracing::warn!(%error, "a door of Kepler is done without");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads pipelines again, with those at addresses where that is wanted, on a thread of its own: an address may take its time.
+fn reload_pipelines(shelf: &Arc<PipelineCatalog>, estimator: Option<&Arc<PowerEstimator>>, fetches: bool) {
+    let (shelf, estimator) = (shelf.clone(), estimator.cloned());
+    let work = move || {
+        for warning in if fetches { shelf.reload() } else { shelf.reread() } {
+            tracing::warn!("{warning}");
+        }
+        if let Some(estimator) = estimator {
+            estimator.adopt_catalog(&shelf);
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("metier-fetch".to_string()).spawn(work) {
+        tracing::warn!(%error, "pipelines cannot be fetched");
+    }
+}
+
+/// Doors on a thread of their own.
+pub struct BackgroundServices {
+    /// What could be opened.
+    pub opened: OpenedServices,
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl BackgroundServices {
+    /// Closes them; requests under way may finish.
+    pub fn stop(self) {
+        self.stop.send_replace(true);
+        let _ = self.thread.join();
+    }
+}

@@ -1,0 +1,293 @@
+//! Who may ask what: the `Host` header on a loopback address, the token, and the size of what is sent.
+
+use std::net::SocketAddr;
+
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use base64::Engine as _;
+
+use crate::http::config::HttpConfig;
+use crate::http::problem::{FieldError, ProblemDetails};
+
+/// Who may have an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteAccess {
+    Open,
+    /// On a loopback address anyone; elsewhere holders of the token, unless the door was opened by name.
+    Interface(&'static str),
+    /// Anyone while there is no token; else its holders.
+    Api,
+}
+
+/// Whose ways of asking hold at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApiDialect {
+    Own,
+    Jenkins,
+}
+
+/// Whose ways of asking hold at a path.
+pub fn api_dialect(path: &str) -> ApiDialect {
+    let first = path.split('/').nth(1).unwrap_or_default();
+    if matches!(first, "job" | "queue" | "crumbIssuer") { ApiDialect::Jenkins } else { ApiDialect::Own }
+}
+
+/// Who may have what is at a path. It goes by the path alone, so that no route can be added that forgets it.
+pub fn route_access(path: &str) -> RouteAccess {
+    match path {
+        "/healthz" | "/readyz" => RouteAccess::Open,
+        "/metrics" => RouteAccess::Interface("metrics"),
+        "/api/profiling" => RouteAccess::Interface("soprano"),
+        "/upload" => RouteAccess::Api,
+        _ if path == "/api" || path.starts_with("/api/") => RouteAccess::Api,
+        _ if api_dialect(path) == ApiDialect::Jenkins => RouteAccess::Api,
+        _ => RouteAccess::Interface("page"),
+    }
+}
+
+/// Whether a caller is let in; `Ok(true)` if it may also know details of this machine.
+pub fn authorise(config: &HttpConfig, path: &str, headers: &HeaderMap) -> Result<bool, ProblemDetails> {
+    let is_trusted = match &config.token {
+        None => true,
+        Some(token) => {
+            presented_token(api_dialect(path), headers).is_some_and(|shown| token.matches(&shown.token))
+        }
+    };
+    let is_let_in = match route_access(path) {
+        RouteAccess::Open => true,
+        RouteAccess::Interface(door) => is_trusted || config.is_open(door),
+        RouteAccess::Api => is_trusted,
+    };
+    if is_let_in {
+        return Ok(is_trusted);
+    }
+    let detail = match route_access(path) {
+        RouteAccess::Interface(door) => format!(
+            "this needs the server's token; send it as `Authorization: Bearer TOKEN`, or start the server with `--open {door}`"
+        ),
+        _ if api_dialect(path) == ApiDialect::Jenkins => {
+            "this needs the server's token; send it as the password of basic authentication, with any user"
+                .to_string()
+        }
+        _ => "this needs the server's token; send it as `Authorization: Bearer TOKEN`".to_string(),
+    };
+    let got = headers.contains_key(header::AUTHORIZATION).then(|| "another value".to_string());
+    let error = FieldError {
+        field: "Authorization".into(),
+        got,
+        want: match api_dialect(path) {
+            ApiDialect::Own => "Bearer and the server's token".into(),
+            ApiDialect::Jenkins => "Basic, with any user and the server's token as password".into(),
+        },
+        line: None,
+    };
+    let problem = ProblemDetails::new(StatusCode::UNAUTHORIZED, detail).with_errors(vec![error]);
+    Err(problem.with_header(
+        header::WWW_AUTHENTICATE,
+        match api_dialect(path) {
+            ApiDialect::Own => "Bearer",
+            ApiDialect::Jenkins => "Basic realm=\"metier\"",
+        },
+    ))
+}
+
+/// What a caller shows.
+pub struct PresentedToken {
+    /// The token, right or not.
+    pub token: Vec<u8>,
+    /// The name beside it, where there is one.
+    pub user: Option<String>,
+}
+
+/// The token that a caller shows: after `Bearer`, and at Jenkins's door as the password of basic authentication.
+pub fn presented_token(door: ApiDialect, headers: &HeaderMap) -> Option<PresentedToken> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let at = value.iter().position(|byte| *byte == b' ')?;
+    let (scheme, rest) = (&value[..at], value[at..].trim_ascii());
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return Some(PresentedToken { token: rest.to_vec(), user: None });
+    }
+    if door != ApiDialect::Jenkins || !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    let pair = base64::engine::general_purpose::STANDARD.decode(rest).ok()?;
+    let at = pair.iter().position(|byte| *byte == b':')?;
+    let user = String::from_utf8_lossy(&pair[..at]);
+    let user: String = user.chars().filter(|c| !c.is_control()).take(100).collect();
+    Some(PresentedToken { token: pair[at + 1..].to_vec(), user: (!user.is_empty()).then_some(user) })
+}
+
+/// Refuses names that do not mean this machine, on a loopback address.
+///
+/// A web page elsewhere can make its own name resolve to 127.0.0.1 and then read our answers as its own
+/// ("DNS rebinding"); its requests still carry that name. Elsewhere the token protects, and names are many.
+pub fn check_host(
+    config: &HttpConfig,
+    listen: SocketAddr,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), ProblemDetails> {
+    if !config.is_loopback() {
+        return Ok(());
+    }
+    let mut named = headers.get_all(header::HOST).iter();
+    let host = match (named.next(), named.next()) {
+        (Some(host), None) => String::from_utf8_lossy(host.as_bytes()).into_owned(),
+        (None, _) => {
+            let errors = vec![FieldError::absent("Host", expected_host(listen))];
+            return Err(ProblemDetails::fields(StatusCode::BAD_REQUEST, errors));
+        }
+        (Some(_), Some(_)) => return Err(ProblemDetails::bad_field("Host", "several", "one Host header")),
+    };
+    let known = |name: &str| is_known_host(config, listen, name);
+    if known(&host) && uri.authority().is_none_or(|authority| known(authority.as_str())) {
+        return Ok(());
+    }
+    let errors = vec![FieldError::new("Host", &host, expected_host(listen))];
+    Err(ProblemDetails::fields(StatusCode::MISDIRECTED_REQUEST, errors))
+}
+
+fn expected_host(listen: SocketAddr) -> String {
+    format!("localhost, 127.0.0.1, [::1] or {} with any port", listen.ip())
+}
+
+fn is_known_host(config: &HttpConfig, listen: SocketAddr, host: &str) -> bool {
+    let (name, port) = match host.rfind(':').filter(|at| !host[*at..].contains(']')) {
+        Some(at) => (&host[..at], Some(&host[at + 1..])),
+        None => (host, None),
+    };
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return false;
+    }
+    let address = match listen {
+        SocketAddr::V4(v4) => v4.ip().to_string(),
+        SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
+    };
+    ["localhost", "127.0.0.1", "[::1]", &address]
+        .into_iter()
+        .chain(config.hosts.iter().map(String::as_str))
+        .any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// Refuses a body that says it is larger than allowed; one that does not say is cut off while it is read.
+pub fn check_length(most: u64, headers: &HeaderMap) -> Result<(), ProblemDetails> {
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    match length {
+        Some(length) if length > most => {
+            let want = format!("at most {most} bytes");
+            let errors = vec![FieldError::new("Content-Length", &length.to_string(), want)];
+            Err(ProblemDetails::fields(StatusCode::PAYLOAD_TOO_LARGE, errors))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+    use crate::http::config::AccessToken;
+
+    fn host(value: &str) -> Result<(), ProblemDetails> {
+        let config = HttpConfig { hosts: vec!["lab.example".into()], ..HttpConfig::default() };
+        let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_str(value).unwrap())]);
+        check_host(&config, "127.0.0.2:7001".parse().unwrap(), &Uri::from_static("/"), &headers)
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_answered_on_loopback() {
+        for good in [
+            "localhost",
+            "LocalHost:9",
+            "127.0.0.1:7001",
+            "[::1]",
+            "[::1]:80",
+            "127.0.0.2:7001",
+            "lab.example",
+        ] {
+            assert!(host(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:7001",
+            "127.0.0.3",
+            "::1",
+            "",
+            "localhost:evil",
+            "localhost:99999",
+            "[::1].evil",
+            "[::1",
+            "user@localhost",
+        ] {
+            assert_eq!(host(bad).unwrap_err().status, 421, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_name_in_the_request_line_is_refused_too() {
+        let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("localhost"))]);
+        let uri = Uri::from_static("http://evil.example/api/v1/runs");
+        let listen = "127.0.0.1:7001".parse().unwrap();
+        assert!(check_host(&HttpConfig::default(), listen, &uri, &headers).is_err());
+    }
+
+    #[test]
+    fn the_token_is_needed_where_the_rules_say() {
+        let token = Some(AccessToken::new("0123456789abcdef").unwrap());
+        let none = HeaderMap::new();
+        let authorization = |value: &'static str| {
+            HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(value))])
+        };
+        let right = authorization("Bearer 0123456789abcdef");
+        let wrong = authorization("Bearer 0123456789abcdeX");
+        let near = HttpConfig { token: token.clone(), ..HttpConfig::default() };
+        let far = HttpConfig { listen: "0.0.0.0:1".parse().unwrap(), ..near.clone() };
+        let opened = HttpConfig { open: vec!["metrics".into()], ..far.clone() };
+        for (config, path, headers, want) in [
+            (&HttpConfig::default(), "/api/v1/runs", &none, Some(true)),
+            (&near, "/api/v1/runs", &none, None),
+            (&near, "/api/v1/runs", &wrong, None),
+            (&near, "/api/v1/runs", &right, Some(true)),
+            (&near, "/api/unknown", &none, None),
+            (&near, "/", &none, Some(false)),
+            (&near, "/metrics", &none, Some(false)),
+            (&far, "/healthz", &none, Some(false)),
+            (&far, "/readyz", &wrong, Some(false)),
+            (&far, "/", &none, None),
+            (&far, "/assets/index.js", &none, None),
+            (&far, "/openapi.json", &none, None),
+            (&far, "/metrics", &none, None),
+            (&far, "/metrics", &right, Some(true)),
+            (&near, "/api/profiling", &none, Some(false)),
+            (&far, "/api/profiling", &none, None),
+            (&far, "/api/profiling", &right, Some(true)),
+            (&near, "/upload", &none, None),
+            (&opened, "/metrics", &none, Some(false)),
+            (&opened, "/", &none, None),
+            (&opened, "/api/v1/runs", &none, None),
+        ] {
+            assert_eq!(authorise(config, path, headers).ok(), want, "{} {path}", config.listen);
+        }
+        assert!(authorise(&near, "/api/", &authorization("bearer 0123456789abcdef")).is_ok());
+        for odd in
+            ["Bearer", "Basic 0123456789abcdef", "Bearer  ", "0123456789abcdef", "Bearer0123456789abcdef"]
+        {
+            assert!(authorise(&near, "/api/", &authorization(odd)).is_err(), "{odd}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_name_beside_ours_is_taken_for_ours(name in "[a-z0-9.:@\\[\\]%-]{0,30}") {
+            let ours = ["localhost", "127.0.0.1", "127.0.0.2", "[::1]", "lab.example"];
+            let is_ours = ours.iter().any(|known| {
+                name.strip_prefix(known).is_some_and(|rest| {
+                    rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
+                })
+            });
+            assert_eq!(host(&name).is_ok(), is_ours, "{name}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The front door that every request passes: it gives each an id, lets it in or not, bounds its time, and on the
+//! way out adds the headers that protect browsers, counts it and writes one log line.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body_util::Limited;
+
+use crate::http::access_control;
+use crate::http::problem::ProblemDetails;
+use crate::http::{HttpState, RouteLabel};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What a browser must not do with our answers. Svelte writes styles into elements, hence the inline ones.
+const SECURITY_HEADERS: [(HeaderName, &str); 6] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+         font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; \
+         frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// The other end of a request's connection.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerAddress(pub SocketAddr);
+
+/// Both ends of a request's connection.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionEnds {
+    pub peer: SocketAddr,
+    pub local: SocketAddr,
+}
+
+/// Marks a request whose caller may know details of this machine.
+#[derive(Debug, Clone, Copy)]
+pub struct TrustedCaller;
+
+/// Passes a request on, if it may.
+pub async fn gate_request(State(state): State<Arc<HttpState>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let id = request_id(request.headers());
+    let method = match *request.method() {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        _ => "OTHER",
+    };
+    let path = request.uri().path().to_string();
+
+    let mut response = match admit_request(&state, request, next).await {
+        Ok(response) => response,
+        Err(problem) => {
+            let mut response = problem.into_response();
+            response.extensions_mut().insert(RouteLabel("refused"));
+            response
+        }
+    };
+
+    let headers = response.headers_mut();
+    for (name, value) in SECURITY_HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // Runs change while they run and may be private: nothing keeps a copy unless the page's files say so.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, value);
+    }
+
+    let took = begun.elapsed();
+    let status = response.status().as_u16();
+    let route = response.extensions().get::<RouteLabel>().map_or("none", |label| label.0);
+    state.requests.record(route, method, status, took);
+    let duration_ms = took.as_micros() as f64 / 1000.0;
+    match status {
+        500.. => tracing::warn!(request_id = %id, method, path, status, duration_ms, "request"),
+        _ => tracing::info!(request_id = %id, method, path, status, duration_ms, "request"),
+    }
+    response
+}
+
+async fn admit_request(state: &HttpState, request: Request, next: Next) -> Result<Response, ProblemDetails> {
+    let limits = &state.config.limits;
+    access_control::check_host(&state.config, state.listen, request.uri(), request.headers())?;
+    let (most, time) =
+        (limits.max_body_bytes(request.uri().path()), limits.max_total_time(request.uri().path()));
+    access_control::check_length(most, request.headers())?;
+    let is_trusted = access_control::authorise(&state.config, request.uri().path(), request.headers())?;
+
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut request = request.map(|body| Body::new(Limited::new(body, most)));
+    if is_trusted {
+        request.extensions_mut().insert(TrustedCaller);
+    }
+    tokio::time::timeout(time, next.run(request)).await.map_err(|_| timeout_problem(time))
+}
+
+/// A request that took longer than it may.
+pub fn timeout_problem(time: Duration) -> ProblemDetails {
+    let seconds = time.as_secs_f64();
+    let detail = format!("this took longer than {seconds} s and was given up; ask for less, or try again");
+    ProblemDetails::unavailable(detail)
+}
+
+/// The client's own id where it is short and plain, else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let is_plain = |id: &&str| {
+        (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    };
+    given.filter(is_plain).map_or_else(|| uuid::Uuid::now_v7().simple().to_string(), str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_request_id_is_kept_and_any_other_replaced() {
+        let given = |text: &'static [u8]| {
+            HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_bytes(text).unwrap())])
+        };
+        assert_eq!(request_id(&given(b"a-1_b.C")), "a-1_b.C");
+        for odd in [&b""[..], b"a b", b"x\ty", b"caf\xc3\xa9", &[b'x'; 65]] {
+            assert_eq!(request_id(&given(odd)).len(), 32);
+        }
+        assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
+    }
+}

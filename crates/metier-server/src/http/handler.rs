@@ -1,0 +1,92 @@
+//! What a handler is given and what it gives back.
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::http::gate::ConnectionEnds;
+use crate::http::parameter::RequestArguments;
+use crate::http::problem::ProblemDetails;
+
+/// What a handler is given.
+#[derive(Debug)]
+pub struct HandlerRequest {
+    pub arguments: RequestArguments,
+    pub headers: HeaderMap,
+    /// Whether the caller may know details of this machine: it shows the token, or none is needed.
+    pub is_trusted: bool,
+    /// Who asks, where the route starts or ends runs and they are known.
+    pub user: Option<String>,
+    /// Both ends of the connection.
+    pub line: Option<ConnectionEnds>,
+    pub body: Bytes,
+}
+
+impl HandlerRequest {
+    /// The media type of what was sent, without its parameters.
+    pub fn media_type(&self) -> String {
+        let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+
+    /// The address of this server as the caller knows it, with a slash at its end.
+    pub fn base_url(&self) -> String {
+        let host = self.headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        format!("http://{host}/")
+    }
+}
+
+/// What a handler gives back.
+#[derive(Debug)]
+pub struct HandlerResponse {
+    pub status: StatusCode,
+    /// The headers that say what the body is.
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl HandlerResponse {
+    /// A body of that media type.
+    pub fn new(media_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))]);
+        Self { status: StatusCode::OK, headers, body: body.into() }
+    }
+
+    /// A record as JSON.
+    pub fn json(record: &impl Serialize) -> Result<Self, ProblemDetails> {
+        let body = serde_json::to_vec(record).map_err(|error| {
+            ProblemDetails::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("the answer cannot be written: {error}"),
+            )
+        })?;
+        Ok(Self::new("application/json", body))
+    }
+
+    pub fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// With a header more.
+    pub fn with_header(mut self, name: HeaderName, value: &str) -> Result<Self, ProblemDetails> {
+        let value = HeaderValue::from_str(value).map_err(|_| {
+            ProblemDetails::new(
+                StatusCode::BAD_REQUEST,
+                format!("{name} of the answer cannot carry what was sent"),
+            )
+        })?;
+        self.headers.insert(name, value);
+        Ok(self)
+    }
+}
+
+impl IntoResponse for HandlerResponse {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.body));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}

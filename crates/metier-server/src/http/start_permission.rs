@@ -1,0 +1,185 @@
+//! Who may start or end a run: whoever shows the token, or a process of the server's own user on this machine.
+//!
+//! - The token is shown as `Authorization: Bearer TOKEN`; at the Jenkins-shaped door also as the password of basic
+//!   authentication. It is never taken from an address: addresses are logged.
+//! - Without one, the other end of the connection must be a loopback address and a process of the user that runs the
+//!   server ([`crate::http::peer_user`]), and no proxy may have passed the request on.
+//! - A web page elsewhere must not do it by way of a browser here: a request that says it comes from another site is refused,
+//!   whatever it shows. Browsers say so in `Origin` and `Sec-Fetch-Site`, which pages cannot change.
+
+use std::path::Path;
+
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+
+use crate::http::access_control::{self, ApiDialect};
+use crate::http::config::HttpConfig;
+use crate::http::gate::ConnectionEnds;
+use crate::http::peer_user;
+use crate::http::problem::{FieldError, ProblemDetails};
+
+/// What a proxy adds.
+const PROXY_HEADERS: [HeaderName; 5] = [
+    header::FORWARDED,
+    header::VIA,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-real-ip"),
+];
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Who may start a run; the user's name where it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartPermission {
+    /// As the door knows them.
+    pub user: Option<String>,
+}
+
+/// Whether a caller may start or end a run.
+pub fn authorise_start(
+    config: &HttpConfig,
+    path: &str,
+    headers: &HeaderMap,
+    line: Option<&ConnectionEnds>,
+) -> Result<StartPermission, ProblemDetails> {
+    check_same_site(headers)?;
+    let door = access_control::api_dialect(path);
+    let token = config.token.as_ref().or(config.start_token.as_ref());
+    if headers.contains_key(header::AUTHORIZATION) {
+        return match access_control::presented_token(door, headers) {
+            Some(shown) if token.is_some_and(|token| token.matches(&shown.token)) => {
+                Ok(StartPermission { user: shown.user })
+            }
+            // A wrong token is never let in, wherever it comes from.
+            _ => Err(refuse_start(door, headers, "the token that was shown is not the server's")),
+        };
+    }
+    // Where the server was given a token, it wants it from everyone.
+    if config.token.is_some() {
+        return Err(refuse_start(door, headers, "this needs the server's token"));
+    }
+    if let Some(name) = PROXY_HEADERS.iter().find(|name| headers.contains_key(*name)) {
+        return Err(refuse_start(
+            door,
+            headers,
+            &format!("this came by way of a proxy ({name}) and needs the token"),
+        ));
+    }
+    let ours = rustix::process::geteuid().as_raw();
+    let user = line.and_then(|line| peer_user::peer_user(Path::new("/proc"), line.peer, line.local));
+    match user {
+        Some(user) if user == ours => Ok(StartPermission { user: login_name() }),
+        _ => Err(refuse_start(
+            door,
+            headers,
+            "this needs the token unless it comes over loopback from the user that runs the server",
+        )),
+    }
+}
+
+fn refuse_start(door: ApiDialect, headers: &HeaderMap, why: &str) -> ProblemDetails {
+    let (want, challenge) = match door {
+        ApiDialect::Jenkins => {
+            ("basic authentication with the token as the password", "Basic realm=\"metier\"")
+        }
+        ApiDialect::Own => ("Bearer and the server's token", "Bearer"),
+    };
+    let got = headers.contains_key(header::AUTHORIZATION).then(|| "another value".to_string());
+    let error = FieldError { field: "Authorization".into(), got, want: want.into(), line: None };
+    let detail = format!("{why}; `metier token` on the server's machine prints it");
+    ProblemDetails::new(StatusCode::UNAUTHORIZED, detail)
+        .with_errors(vec![error])
+        .with_header(header::WWW_AUTHENTICATE, challenge)
+}
+
+/// Refuses what a page of another site made a browser send.
+fn check_same_site(headers: &HeaderMap) -> Result<(), ProblemDetails> {
+    let refused = |field: &str, got: &str| {
+        let errors = vec![FieldError::new(field, got, "a request of this server's own page, or of no page")];
+        Err(ProblemDetails::fields(StatusCode::FORBIDDEN, errors))
+    };
+    let text = |value: &axum::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    for site in headers.get_all(FETCH_SITE).iter().map(text) {
+        if !matches!(site.as_str(), "same-origin" | "none") {
+            return refused("Sec-Fetch-Site", &site);
+        }
+    }
+    let host = headers.get(header::HOST).map(text).unwrap_or_default();
+    for origin in headers.get_all(header::ORIGIN).iter().map(text) {
+        let named = origin.split_once("://").map_or("", |(_, rest)| rest);
+        if named.is_empty() || !named.eq_ignore_ascii_case(&host) {
+            return refused("Origin", &origin);
+        }
+    }
+    Ok(())
+}
+
+/// The name of the user that runs the server.
+fn login_name() -> Option<String> {
+    ["LOGNAME", "USER"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::config::AccessToken;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    fn status(config: &HttpConfig, path: &str, lines: &[(&'static str, &str)]) -> u16 {
+        match authorise_start(config, path, &headers(lines), None) {
+            Ok(_) => 200,
+            Err(problem) => problem.status,
+        }
+    }
+
+    #[test]
+    fn the_token_opens_each_door_in_its_own_way() {
+        let config =
+            HttpConfig { start_token: Some(AccessToken::new(TOKEN).unwrap()), ..HttpConfig::default() };
+        let bearer = format!("Bearer {TOKEN}");
+        // ci:0123456789abcdef
+        let basic = "Basic Y2k6MDEyMzQ1Njc4OWFiY2RlZg==";
+        for (path, value, want) in [
+            ("/api/v1/sessions", bearer.as_str(), 200),
+            ("/api/v1/sessions", "Bearer 0123456789abcdeX", 401),
+            ("/api/v1/sessions", basic, 401),
+            ("/job/x/buildWithParameters", basic, 200),
+            ("/job/x/buildWithParameters", &bearer, 200),
+            ("/job/x/buildWithParameters", "Basic Y2k6MDEyMzQ1Njc4OWFiY2RlWA==", 401),
+            ("/job/x/buildWithParameters", "Basic ????", 401),
+            ("/job/x/buildWithParameters", "Basic", 401),
+        ] {
+            assert_eq!(status(&config, path, &[("authorization", value)]), want, "{path} {value}");
+        }
+        let job = "/job/x/buildWithParameters";
+        let who = authorise_start(&config, job, &headers(&[("authorization", basic)]), None).unwrap();
+        assert_eq!(who.user.as_deref(), Some("ci"));
+        assert_eq!(status(&config, "/api/v1/sessions", &[]), 401, "nobody known is nobody let in");
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_refused_even_with_the_token() {
+        let config =
+            HttpConfig { start_token: Some(AccessToken::new(TOKEN).unwrap()), ..HttpConfig::default() };
+        let bearer = format!("Bearer {TOKEN}");
+        let own = [("authorization", bearer.as_str()), ("host", "localhost:7001")];
+        for (name, value, want) in [
+            ("origin", "http://localhost:7001", 200),
+            ("origin", "http://LOCALHOST:7001", 200),
+            ("origin", "http://evil.example", 403),
+            ("origin", "http://localhost:7002", 403),
+            ("origin", "null", 403),
+            ("sec-fetch-site", "same-origin", 200),
+            ("sec-fetch-site", "none", 200),
+            ("sec-fetch-site", "cross-site", 403),
+            ("sec-fetch-site", "same-site", 403),
+        ] {
+            let lines: Vec<_> = own.iter().copied().chain([(name, value)]).collect();
+            assert_eq!(status(&config, "/api/v1/sessions", &lines), want, "{name}: {value}");
+        }
+    }
+}

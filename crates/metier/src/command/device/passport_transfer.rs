@@ -1,0 +1,121 @@
+//! `metier device export` and `metier device import`: passports as files, from one machine to another.
+
+use std::io::Read as _;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use metier_device::identity;
+use metier_device::passport;
+use metier_linux::KernelRoots;
+use metier_types::Passport;
+use serde_json::json;
+
+use super::super::CommandContext;
+use crate::config::data_folder;
+use crate::console::print_error;
+use crate::output::{self, DataFormat, serialised_word};
+
+/// Write a passport, to be imported elsewhere
+#[derive(Debug, Args)]
+#[command(
+    before_help = "Examples:\n  metier device export > rack-7.json                      of this device\n  metier device export raspberry-pi-4b > pi.json          a shipped one, as a pattern for one's own\n  ssh rack-7 metier device export | metier device import -"
+)]
+pub struct PassportExportArgs {
+    /// Id, name or another name of the device; this one unless given
+    device: Option<String>,
+}
+
+impl PassportExportArgs {
+    /// Writes it to stdout.
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
+        let passport = match &self.device {
+            Some(name) => find_passport(room, name)?,
+            None => {
+                let own = identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?.id;
+                let Some(passport) = room.store()?.passport(own.as_str())? else {
+                    bail!("this device has no passport yet; `metier device bench` measures it")
+                };
+                passport
+            }
+        };
+        match room.console.format {
+            DataFormat::Yaml | DataFormat::Csv => bail!("a passport is carried as JSON; leave -o away"),
+            DataFormat::Json | DataFormat::Table => {
+                room.console.write_data(|out| output::write_json(out, &passport))
+            }
+        }
+    }
+}
+
+/// The passport that goes by a name, stored or shipped.
+pub fn find_passport(room: &CommandContext, name: &str) -> anyhow::Result<Passport> {
+    // Shipped ones are there without any store.
+    let store = room.store().ok();
+    passport::find_passport(store.as_ref(), name).with_context(|| {
+        format!("no passport of {name:?}; `metier device list` lists those there are, `metier device bench` measures this device")
+    })
+}
+
+/// Take passports that were exported elsewhere into the store
+#[derive(Debug, Args)]
+#[command(
+    before_help = "Examples:\n  metier device import rack-7.json rack-8.json\n  ssh rack-7 metier device export | metier device import -",
+    after_help = "All files are checked before any is kept. A passport takes the place of an earlier one of the same id."
+)]
+pub struct PassportImportArgs {
+    /// Files that `metier device export` wrote; - for stdin
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<String>,
+}
+
+impl PassportImportArgs {
+    /// Checks all, then keeps all.
+    pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
+        let mut passports: Vec<Passport> = Vec::new();
+        let mut wrong = Vec::new();
+        for file in &self.files {
+            match passport::parse_passport(&read_limited(file)?) {
+                Ok(passport) if passports.iter().any(|other| other.id == passport.id) => {
+                    wrong.push(format!("{file}: id is {:?}; want each passport once", passport.id));
+                }
+                Ok(passport) => passports.push(passport),
+                Err(faults) => wrong.extend(faults.iter().map(|fault| format!("{file}: {fault}"))),
+            }
+        }
+        if !wrong.is_empty() {
+            wrong.iter().for_each(|line| print_error(line));
+            bail!("nothing was imported; {} thing(s) to put right", wrong.len());
+        }
+        let store = room.writable_store()?;
+        for passport in &passports {
+            store.put_passport(passport)?;
+        }
+        let values: Vec<_> = passports
+            .iter()
+            .map(|passport| json!({ "id": passport.id, "name": passport.name, "origin": passport.origin }))
+            .collect();
+        let record = json!({ "schema": "metier.passports-import/1", "passports": values });
+        let row = |passport: &Passport| {
+            vec![passport.id.clone(), passport.name.clone(), serialised_word(&passport.origin)]
+        };
+        let rows = passports.iter().map(row);
+        room.console.print_record(&record, ["id", "name", "origin"], rows, |_| {
+            for one in &passports {
+                room.console.note(format!("{} ({}), {}", one.name, one.id, serialised_word(&one.origin)));
+            }
+            String::new()
+        })
+    }
+}
+
+/// A file, or stdin; no more of it than a passport can have.
+fn read_limited(file: &str) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = passport::MAX_PASSPORT_BYTES + 1;
+    let read = match file {
+        "-" => std::io::stdin().lock().take(limit).read_to_end(&mut bytes),
+        path => std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
+    };
+    read.with_context(|| format!("cannot read {}", if file == "-" { "stdin" } else { file }))?;
+    Ok(bytes)
+}

@@ -1,0 +1,71 @@
+//! A command of ours that computes a graph, measured like any other run: what `metier bench` needs of `metier run`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use metier_session::runfile::{Dataset, FieldOrigins, Listen, RunFile};
+use metier_session::{BatchIdentity, run_exit_code};
+use metier_types::{GraphUse, Run as Record};
+
+use super::{MeasureJob, apply_time_settings, flags};
+use crate::command::CommandContext;
+use crate::exit::CliExitCode;
+
+/// What is measured, and how.
+pub struct GraphMeasurement<'a> {
+    /// The graph and what computes it.
+    pub graph: GraphUse,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// A variable that it gets.
+    pub variable: (String, String),
+    /// Where it runs and leaves its files.
+    pub folder: &'a Path,
+    /// Files that are kept with the run.
+    pub artefacts: Vec<String>,
+    pub runs: u32,
+    /// Files beside the graph that hold weights.
+    pub beside: Vec<PathBuf>,
+    /// The page cache before each of them, for the graph and what is beside it, where that matters: cold, warm.
+    pub page_cache: Option<String>,
+    /// What it gets and what is beside it.
+    pub flags: &'a flags::RunFileFlags<flags::SetupFlagGroups>,
+    /// How it is kept.
+    pub keeping: &'a flags::RecordKeepingArgs,
+}
+
+/// Measures; gives the records, and the first exit code that was not 0.
+pub fn measure_graph(
+    room: &CommandContext,
+    measured: GraphMeasurement<'_>,
+) -> anyhow::Result<(Vec<Record>, Option<CliExitCode>)> {
+    let source = measured.graph.file.clone();
+    let page_cache = measured.page_cache;
+    let mut file = RunFile {
+        command: measured.command,
+        repeats: Some(measured.runs),
+        listen: Listen { lines: true, ..Listen::default() },
+        artefacts: measured.artefacts,
+        dataset: page_cache.map(|state| Dataset { source, page_cache: Some(state), ..Dataset::default() }),
+        ..RunFile::default()
+    };
+    let mut origins = FieldOrigins::default();
+    origins.flag("dataset.page_cache", "--page-cache");
+    file.apply_flags(&measured.flags.given, &mut origins);
+    file.environment.extend([measured.variable]);
+    file.working_directory = Some(measured.folder.display().to_string());
+    apply_time_settings(room, &mut file, &mut origins)?;
+    let mut checked = file.check(&origins)?;
+    checked.spec.graph = Some(measured.graph);
+    let job = MeasureJob {
+        checked: &checked,
+        order: BatchIdentity::default(),
+        cache: None,
+        weights: measured.beside,
+        membership: None,
+        keeping: measured.keeping,
+    };
+    let batch = job.measure(room)?;
+    let code = batch.failure.or_else(|| batch.runs.iter().map(run_exit_code).find(|code| *code != 0));
+    Ok((batch.runs, code.map(CliExitCode::from_raw)))
+}
