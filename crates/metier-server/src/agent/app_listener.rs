@@ -1,9 +1,10 @@
-//! What applications on this node say of themselves, live: the Waggle socket, for everyone who is here.
+//! Live metrics that applications on this node send to the agent over the Waggle socket.
 //!
-//! Who speaks is told by the kernel's credentials and the control group of the process: the program, and the container,
-//! pod or run around it. Messages of one program in one container add up, whatever number of processes send them.
-//! Reading and understanding are those of `metier-measure`; applications never wait for us, and what is dropped is
-//! shown. Who has been silent for long is forgotten.
+//! The sender is identified by kernel credentials and by the control group of its process: program,
+//! container, pod or run. Messages of one program in one container add up, however many processes
+//! send them. `metier-measure` reads and parses the messages. Applications never wait for the
+//! agent, and dropped messages are counted on the page. A sender that was silent for 15 minutes is
+//! dropped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,13 +25,13 @@ use metier_types::{LockUnpoisoned, StageKind};
 use super::config::AgentLimits;
 use super::name_resolver::NameTable;
 
-/// Bytes of messages that may wait to be understood.
+/// Bytes of messages that may wait to be parsed.
 const MAX_QUEUED_BYTES: usize = 8 << 20;
-/// After this time without a message a speaker is forgotten.
+/// A sender is dropped after this time without a message.
 const APP_EXPIRY: Duration = Duration::from_secs(15 * 60);
-/// Shares of the quantiles of other values.
+/// Quantiles reported for values that are not times.
 const VALUE_QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
-/// Programs whose first argument says more than they do.
+/// Interpreters: their first argument names the program better than their own file.
 const INTERPRETERS: [&str; 9] = ["python", "pypy", "node", "ruby", "perl", "java", "sh", "bash", "dash"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -42,7 +43,7 @@ pub struct AppIdentity {
 }
 
 impl AppIdentity {
-    /// Who a process is.
+    /// Identifies a process by its command line and control group.
     fn from_process(proc: &Path, pid: u32) -> Self {
         let folder = proc.join(pid.to_string());
         let read = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
@@ -85,7 +86,7 @@ impl AppIdentity {
     }
 }
 
-/// What a program is called: its file, or that of the script that an interpreter runs.
+/// Name of a program: its file, or that of the script which an interpreter runs.
 fn program_name(cmdline: &[u8], command: &str) -> String {
     let words: Vec<String> = cmdline
         .split(|byte| *byte == 0)
@@ -124,14 +125,15 @@ pub struct AppListener {
     paths: Vec<PathBuf>,
     intake: Arc<Mutex<MessageIntake<AppIdentity>>>,
     doorstep: Arc<RejectionCounts>,
-    /// Messages of each speaker when it was last looked at, and since when they are the same.
+    /// Messages of each sender at the last scrape, and since when that count has not changed.
     heard: HashMap<AppIdentity, (u64, Instant)>,
     pump: Option<MessageReader<AppIdentity>>,
     worker: Option<JoinHandle<()>>,
 }
 
 impl AppListener {
-    /// Binds the sockets; one that cannot be bound is said, and the others go on. `None` if there is none.
+    /// Binds the sockets. A socket that cannot be bound is logged and skipped. `None` if none is
+    /// left.
     pub fn listen(paths: &[PathBuf], proc: &Path, bounds: &AgentLimits) -> Option<Self> {
         let mut ports = Vec::new();
         let mut bound = Vec::new();
@@ -185,7 +187,7 @@ impl AppListener {
         &self.paths
     }
 
-    /// Writes what was said, and forgets who has been silent.
+    /// Writes all metrics, then drops senders that were silent for [`APP_EXPIRY`].
     pub fn write_metrics(&mut self, book: &NameTable, page: &mut MetricsPage) {
         let mut intake = lock_intake(&self.intake);
         let now = Instant::now();
@@ -250,7 +252,7 @@ fn write_app_families(
     let mut speakers: Vec<(RenderedLabels, &metier_measure::app::SenderStats)> =
         intake.senders().map(|(who, speaker)| (who.labels(book), speaker)).collect();
     speakers.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
-    // Two containers may have one name while theirs is not known yet; a series may stand here only once.
+    // Two containers may share a name until both are resolved; a series may stand here only once.
     speakers.dedup_by(|a, b| a.0 == b.0);
     let stages: Vec<(RenderedLabels, &StageStats)> = speakers
         .iter()

@@ -1,6 +1,7 @@
-//! How busy the device is: processor time by mode, memory and root file system, each with the node's name.
+//! Load of the device: processor time by mode, memory and root file system, each with the node's
+//! name.
 //!
-//! Under names of our own: where a node_exporter runs too, its series stay the only ones of their names.
+//! The metric names are metier's own, so that they do not clash with a node_exporter's.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use metier_linux::proc_stat::{self, CpuTimes};
 use metier_prom::{MetricKind, MetricsPage, RenderedLabels};
 use metier_types::Bytes;
 
-/// Where the figures are read.
+/// Sources of the load figures.
 pub struct HostLoadMetrics {
     common: RenderedLabels,
     proc: PathBuf,
@@ -17,7 +18,7 @@ pub struct HostLoadMetrics {
 }
 
 impl HostLoadMetrics {
-    /// For a node of that name.
+    /// For the node of this name.
     pub fn new(roots: &KernelRoots, node: &str) -> Self {
         Self {
             common: RenderedLabels::new().with_label("char_node_name", node),
@@ -26,7 +27,7 @@ impl HostLoadMetrics {
         }
     }
 
-    /// Reads and writes it all. What the host does not offer has no series.
+    /// Reads and writes all figures. A figure that the host does not offer has no series.
     pub fn write(&self, page: &mut MetricsPage) {
         let stat = std::fs::read_to_string(self.proc.join("stat")).unwrap_or_default();
         let help = "Time of all processors together, by mode.";
@@ -66,7 +67,7 @@ impl HostLoadMetrics {
     }
 }
 
-/// The host's own root as its first process sees it, where we may look; else that beside its /proc.
+/// The host's root as its first process sees it, if permitted; else the root beside its /proc.
 pub fn root_filesystem(proc: &Path) -> Option<rustix::fs::StatVfs> {
     let beside = proc.parent().unwrap_or(Path::new("/"));
     rustix::fs::statvfs(proc.join("1/root/")).or_else(|_| rustix::fs::statvfs(beside)).ok()

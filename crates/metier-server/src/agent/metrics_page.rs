@@ -1,4 +1,4 @@
-//! The agent's page: the table of what a group shows, and the writing of everything.
+//! The agent's page: the table of group metrics, and the writing of all metrics.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use super::group_tracker::{GroupKind, GroupTracker, MonitoredGroup};
 use super::name_resolver::{NameResolver, NameTable};
 use crate::process_usage;
 
-/// A figure of a group.
+/// A value of a group metric.
 enum GroupMetricValue {
     Seconds(Option<Seconds>),
     Bytes(Option<Bytes>),
@@ -19,10 +19,10 @@ enum GroupMetricValue {
     Number(Option<f64>),
 }
 
-/// One row of the table: what stands behind `metier_container_`, its kind, its meaning, and where it is.
+/// One row of the table: name after `metier_container_`, kind, help text, and how to read it.
 type GroupMetricRow = (&'static str, MetricKind, &'static str, fn(&MonitoredGroup) -> GroupMetricValue);
 
-/// What every group shows. Those that the host does not offer are not on the page.
+/// Metrics of every group. A metric that the host does not offer is not on the page.
 const GROUP_METRICS: [GroupMetricRow; 30] = [
     ("cpu_seconds_total", MetricKind::Counter, "CPU time, exact.", |g| {
         GroupMetricValue::Seconds(g.usage.cpu)
@@ -130,7 +130,7 @@ fn sent_count(group: &MonitoredGroup, at: usize) -> GroupMetricValue {
     GroupMetricValue::Count(group.traffic.map(|traffic| traffic.sent[at]))
 }
 
-/// Writes the labels of groups that are new or have got names since.
+/// Writes the labels of groups that are new or have got new names.
 pub fn update_group_labels(groups: &mut GroupTracker, book: &NameTable) {
     for group in groups.iter_mut().filter(|group| group.names_version < book.version) {
         group.labels = group_labels(group, book);
@@ -138,7 +138,7 @@ pub fn update_group_labels(groups: &mut GroupTracker, book: &NameTable) {
     }
 }
 
-/// Twelve digits tell containers apart, and are what people see elsewhere.
+/// Twelve digits identify a container, as in the output of its engine.
 fn short_container_id(id: &str) -> &str {
     if id.len() == 64 { id.get(..12).unwrap_or(id) } else { id }
 }
@@ -169,7 +169,7 @@ fn group_labels(group: &MonitoredGroup, book: &NameTable) -> RenderedLabels {
             .with_optional_label("namespace", pod.and_then(|pod| pod.namespace.as_deref()))
             .with_optional_label("run_id", pod.and_then(|pod| pod.run_id.as_deref())),
         Whose::Run(run) => RenderedLabels::new().with_label("run_id", run),
-        // Users' managers have units of the same names.
+        // Per-user systemd managers have units of the same names, so the path is a label too.
         Whose::Unit(unit) => RenderedLabels::new().with_label("unit", unit).with_label("path", &group.path),
     }
 }
@@ -278,20 +278,20 @@ pub fn write_processes(processes: &ProcessScanner, page: &mut MetricsPage) {
     page.add_single("metier_processes", MetricKind::Gauge, "Processes of the node.", processes.total);
 }
 
-/// What the agent knows of itself.
+/// The agent's metrics about itself.
 #[derive(Debug, Clone, Default)]
 pub struct AgentStats {
     pub version: String,
-    /// Start, in seconds of Unix time.
+    /// Start time, in seconds of Unix time.
     pub started: f64,
     pub pages: u64,
-    /// How long reading and writing of this page took so far.
+    /// Total time spent on reading and writing pages.
     pub took: Seconds,
-    /// Size of the page before.
+    /// Size of the previous page.
     pub last_bytes: u64,
 }
 
-/// Writes what the agent itself costs, and what is not on the page.
+/// Writes the agent's own cost, and counts of everything left out.
 pub fn write_agent_stats(
     own: &AgentStats,
     groups: &GroupTracker,

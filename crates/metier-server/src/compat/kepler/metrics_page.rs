@@ -1,4 +1,5 @@
-//! What Prometheus is told about the doors of Kepler: which predictor is in use, how good it is, and what was answered.
+//! Metrics of the Kepler-compatible services: predictors in use, their errors, and counts of
+//! responses.
 
 use std::sync::atomic::Ordering;
 

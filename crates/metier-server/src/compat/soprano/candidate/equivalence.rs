@@ -1,5 +1,5 @@
-//! The same cluster, graph and runtime have the same answer by the way of `metier place`, of a
-//! profiling answer, and of a graph that is placed through the SOPRANO interface.
+//! `metier place`, a profiling answer and a placement through the SOPRANO interface give the same
+//! result for one cluster, graph and runtime.
 
 use metier_cluster::inventory::join_sources;
 use metier_cluster::inventory::kubernetes::KubernetesSurvey;
