@@ -1,7 +1,7 @@
 //! The OpenAPI 3.1 document, made from the route table and the JSON Schemas of the records.
 //!
-//! OpenAPI 3.1 takes JSON Schema 2020-12 as it is, which is what the records' types generate: no second
-//! description of them exists.
+//! OpenAPI 3.1 accepts JSON Schema 2020-12 unchanged, which the record types generate. So there is
+//! no second description of them.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -104,7 +104,7 @@ fn operation_object<S>(route: &ApiRoute<S>, good: Value, sent: Option<Value>, pr
     if api_dialect(route.path) == ApiDialect::Jenkins {
         operation["security"] = json!([{}, {"token": []}, {"jenkins": []}]);
     } else if needs_token {
-        // The empty choice: on a loopback address no token is needed unless one was set.
+        // The empty alternative: on a loopback address no token is needed unless one was set.
         operation["security"] = json!([{}, {"token": []}]);
     }
     operation

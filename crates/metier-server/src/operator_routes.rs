@@ -1,4 +1,4 @@
-//! What operators and their tools ask: is it alive, can it work, what does it use, what does it answer.
+//! Routes for operators and their tools: liveness, readiness, metrics.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,12 +15,13 @@ use crate::storage;
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-/// The process is alive if it can say so.
+/// The process is alive if it responds.
 pub fn health(_: &SharedAppState, _: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     Ok(HandlerResponse::new(PLAIN_TEXT, "ok\n"))
 }
 
-/// Ready is who gets an answer from the store. Why not is told to those who may know: it names paths and hosts.
+/// Ready means that the store responds. Only trusted callers get the reason of a failure, since it
+/// names paths and hosts.
 pub fn ready(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let answered =
         app.storage.store().and_then(|store| store.get_memo("readyz").map_err(storage::store_problem));
@@ -33,7 +34,8 @@ pub fn ready(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerRespo
     }
 }
 
-/// The server's own figures. Those of a store that does not answer are left out, and `metier_store_up` is 0.
+/// The server's own metrics. Those of a store that does not respond are left out, and
+/// `metier_store_up` is 0.
 pub fn metrics(app: &SharedAppState, _: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let mut page = MetricsPage::new(ExpositionFormat::Text);
     page.begin_family("metier_build_info", MetricKind::Info, "Which program this is; always 1.")

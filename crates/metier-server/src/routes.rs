@@ -1,7 +1,7 @@
-//! The one list of what the server answers. The router and the OpenAPI document are made from it.
+//! The route table. The router and the OpenAPI document are made from it.
 //!
-//! To add a route, add one entry to [`ROUTES`] and write its handler. Files of the page are the only thing
-//! outside of the list: they are whatever the page's build made.
+//! To add a route, add one entry to [`ROUTES`] and write its handler. Only the files of the page
+//! are not listed, since the build of the page determines them.
 
 use crate::api::{
     artefacts, compare, devices, doctor, graphs, power, power_predictors, process_tree, runs, series,
@@ -25,7 +25,7 @@ macro_rules! json_of {
 
 const RUN_ID: RouteParameter = RouteParameter::path("id", ParameterForm::Run, "The run.");
 
-/// Everything that the server answers, but the files of the page.
+/// All routes of the server, except the files of the page.
 pub const ROUTES: &[ApiRoute<AppState>] = &[
     ApiRoute {
         verb: RouteMethod::Get,
@@ -462,7 +462,7 @@ fn serve_document(_: &SharedAppState, _: &HandlerRequest) -> Result<HandlerRespo
     HandlerResponse::json(&openapi::build_document(ROUTES))
 }
 
-/// The page itself, or the page that says how to get it.
+/// The page itself, or the built-in page that explains how to build it.
 fn serve_index(_: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     Ok(page::serve_index(ROUTES, &call.headers))
 }

@@ -1,4 +1,4 @@
-//! Looks at made-up hosts.
+//! Tests with simulated hosts.
 
 use std::fs;
 use std::path::Path;
@@ -107,7 +107,7 @@ fn a_container_has_the_name_that_its_engine_knows_also_after_its_end() {
     busy(folder.path(), 4, 3);
     eyes.sample(&watch);
     engine.join().unwrap();
-    // The answer is in the book a moment after it was written.
+    // The name arrives in the table shortly after the lookup returned.
     for look in 5.. {
         busy(folder.path(), look, 3 + look);
         eyes.sample(&watch);
