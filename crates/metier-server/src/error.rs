@@ -37,7 +37,7 @@ pub enum Error {
     },
     /// A reachable address without a token.
     #[error(
-        "refusing to listen on {address} without a token: anyone who reaches it could read every run; set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        "refusing to listen on {address} without a token: every client could read every run; set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
         .address.port()
     )]
     NoToken {
@@ -46,7 +46,7 @@ pub enum Error {
     },
     /// An agent at a reachable address without a token and not opened.
     #[error(
-        "refusing to listen on {address}: anyone who reaches it could see what runs here; say --open metrics, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        "refusing to listen on {address}: every client could see the programs of this node; use --open metrics, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
         .address.port()
     )]
     ClosedMetrics {
@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// A model server at a reachable address without a token and not opened.
     #[error(
-        "refusing to listen on {address}: anyone who reaches it could ask for predictors; say --open models, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        "refusing to listen on {address}: every client could fetch predictors; use --open models, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
         .address.port()
     )]
     ClosedModels {
@@ -64,7 +64,7 @@ pub enum Error {
     },
     /// Metrics of an estimator at a reachable address, not opened.
     #[error(
-        "refusing to show metrics to whoever reaches {address}: open them by name (--open metrics), or listen on 127.0.0.1:{}",
+        "refusing to serve metrics at {address} without --open metrics: every client could read them; open them, or listen on 127.0.0.1:{}",
         .address.port()
     )]
     ClosedEstimatorMetrics {
@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// A trainer at a reachable address without a token.
     #[error(
-        "refusing to train for whoever reaches {address}: set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        "refusing to train at {address} without a token: every client could start trainings; set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
         .address.port()
     )]
     ClosedTrainer {
@@ -99,7 +99,7 @@ pub enum Error {
         longest: usize,
     },
     /// An unknown name of an interface.
-    #[error("cannot open {got:?}: no such door; want one of {}", .known.join(", "))]
+    #[error("cannot open {got:?}: no such interface; want one of {}", .known.join(", "))]
     UnknownInterface { got: String, known: &'static [&'static str] },
     /// An invalid job.
     #[error(

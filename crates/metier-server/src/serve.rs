@@ -99,10 +99,10 @@ async fn bind_further_listeners(doors: &[(String, SocketAddr)]) -> Vec<TcpListen
         match bind_listener(*address).await {
             Ok(listener) => {
                 let address = listener.local_addr().unwrap_or(*address);
-                tracing::info!(door, %address, "a door has an address of its own");
+                tracing::info!(door, %address, "an interface has an address of its own");
                 listeners.push(listener);
             }
-            Err(error) => tracing::warn!(door, %error, "the door is at the main address only"),
+            Err(error) => tracing::warn!(door, %error, "the interface is at the main address only"),
         }
     }
     listeners

@@ -48,21 +48,21 @@ impl AppIdentity {
         let folder = proc.join(pid.to_string());
         let read = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
         let command = String::from_utf8_lossy(&read("comm")).trim().to_string();
-        let mut who = Self { app: program_name(&read("cmdline"), &command), ..Self::default() };
+        let mut identity = Self { app: program_name(&read("cmdline"), &command), ..Self::default() };
         for line in String::from_utf8_lossy(&read("cgroup")).lines() {
             let Some(named) = line.splitn(3, ':').nth(2).and_then(group_identity::identify_enclosing) else {
                 continue;
             };
-            if who.pod.is_none() {
-                who.pod = named.pod;
+            if identity.pod.is_none() {
+                identity.pod = named.pod;
             }
             match named.kind {
-                Whose::Container(id) => who.container = Some(id),
-                Whose::Run(run) => who.run = Some(run),
+                Whose::Container(id) => identity.container = Some(id),
+                Whose::Run(run) => identity.run = Some(run),
                 Whose::Pod(_) | Whose::Unit(_) => {}
             }
         }
-        who
+        identity
     }
 
     fn labels(&self, book: &NameTable) -> RenderedLabels {
@@ -146,7 +146,7 @@ impl AppListener {
                     bound.push(path.clone());
                 }
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "applications cannot be heard here; another place can be named with --socket");
+                    tracing::warn!(path = %path.display(), %error, "cannot listen for messages of applications; name another socket with --socket");
                 }
             }
         }
@@ -166,7 +166,7 @@ impl AppListener {
         let (pump, worker) = match started {
             Ok(started) => started,
             Err(error) => {
-                tracing::warn!(%error, "applications cannot be heard");
+                tracing::warn!(%error, "cannot listen for messages of applications");
                 bound.iter().for_each(|path| socket::remove_sockets(path));
                 return None;
             }
@@ -193,15 +193,15 @@ impl AppListener {
         let now = Instant::now();
         let heard = &mut self.heard;
         let counts: Vec<(AppIdentity, u64)> =
-            intake.senders().map(|(who, speaker)| (who.clone(), speaker.counts.messages)).collect();
-        for (who, messages) in counts {
-            let entry = heard.entry(who).or_insert((messages, now));
+            intake.senders().map(|(sender, speaker)| (sender.clone(), speaker.counts.messages)).collect();
+        for (sender, messages) in counts {
+            let entry = heard.entry(sender).or_insert((messages, now));
             if entry.0 != messages {
                 *entry = (messages, now);
             }
         }
-        intake.retain(|who| heard.get(who).is_some_and(|(_, since)| now - *since < APP_EXPIRY));
-        heard.retain(|who, _| intake.sender(who).is_some());
+        intake.retain(|sender| heard.get(sender).is_some_and(|(_, since)| now - *since < APP_EXPIRY));
+        heard.retain(|sender, _| intake.sender(sender).is_some());
         write_app_families(&intake, &self.doorstep, book, page);
     }
 }
@@ -237,8 +237,8 @@ fn process_messages(queue: &MessageQueue<AppIdentity>, intake: &Mutex<MessageInt
             Ok(None) => {}
             Err(QueueClosed) => return,
         }
-        for (who, messages) in queue.take_dropped() {
-            lock_intake(intake).count_dropped(&who, messages);
+        for (sender, messages) in queue.take_dropped() {
+            lock_intake(intake).count_dropped(&sender, messages);
         }
     }
 }
@@ -250,7 +250,7 @@ fn write_app_families(
     page: &mut MetricsPage,
 ) {
     let mut speakers: Vec<(RenderedLabels, &metier_measure::app::SenderStats)> =
-        intake.senders().map(|(who, speaker)| (who.labels(book), speaker)).collect();
+        intake.senders().map(|(sender, speaker)| (sender.labels(book), speaker)).collect();
     speakers.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
     // Two containers may share a name until both are resolved; a series may stand here only once.
     speakers.dedup_by(|a, b| a.0 == b.0);
@@ -265,13 +265,13 @@ fn write_app_families(
     let of =
         |kinds: &'static [StageKind]| stages.iter().filter(move |(_, stage)| kinds.contains(&stage.kind));
 
-    let help = "How long things took that applications timed, by metric.";
+    let help = "Durations that applications reported, by metric.";
     let mut family = page.begin_family("metier_app_duration_seconds", MetricKind::Histogram, help);
     for (labels, stage) in of(&[StageKind::Duration]) {
         let histogram = &stage.histogram;
         family.add_histogram(labels, stage.cumulative_durations(), histogram.count(), stage.sum);
     }
-    let help = "Numbers that applications told, by metric: quantiles of all, their sum and their count.";
+    let help = "Values that applications reported, by metric: quantiles, sum and count.";
     let mut family = page.begin_family("metier_app_value", MetricKind::Summary, help);
     for (labels, stage) in of(&[StageKind::Value, StageKind::Rate]) {
         let histogram = &stage.histogram;
@@ -279,26 +279,28 @@ fn write_app_families(
             VALUE_QUANTILES.into_iter().filter_map(|share| Some((share, histogram.quantile(share)?)));
         family.add_summary(labels, quantiles, histogram.count(), stage.sum);
     }
-    let help = "What applications counted, by metric.";
+    let help = "Counts that applications reported, by metric.";
     let mut family = page.begin_family("metier_app_items_total", MetricKind::Counter, help);
     of(&[StageKind::Counter]).for_each(|(labels, stage)| family.add_sample(labels, stage.count));
-    let help = "The last number that applications told, by metric.";
+    let help = "Last value that applications reported, by metric.";
     let mut family = page.begin_family("metier_app_last_value", MetricKind::Gauge, help);
     stages.iter().for_each(|(labels, stage)| family.add_sample(labels, stage.last));
 
-    let mut family =
-        page.begin_family("metier_app_messages_total", MetricKind::Counter, "Messages understood.");
+    let mut family = page.begin_family("metier_app_messages_total", MetricKind::Counter, "Messages parsed.");
     speakers.iter().for_each(|(labels, speaker)| family.add_sample(labels, speaker.counts.messages));
-    let mut family =
-        page.begin_family("metier_app_malformed_total", MetricKind::Counter, "Messages not understood.");
+    let mut family = page.begin_family(
+        "metier_app_malformed_total",
+        MetricKind::Counter,
+        "Messages that could not be parsed.",
+    );
     speakers.iter().for_each(|(labels, speaker)| family.add_sample(labels, speaker.counts.malformed));
     let help = "Messages dropped so that the application need not wait.";
     let mut family = page.begin_family("metier_app_dropped_total", MetricKind::Counter, help);
     speakers.iter().for_each(|(labels, speaker)| family.add_sample(labels, speaker.counts.dropped));
-    let help = "Messages of metrics beyond the number that is kept of each application.";
+    let help = "Messages of metrics beyond the limit of an application.";
     let mut family = page.begin_family("metier_app_beyond_limit_total", MetricKind::Counter, help);
     speakers.iter().for_each(|(labels, speaker)| family.add_sample(labels, speaker.counts.beyond_limit));
-    let help = "Messages of applications beyond the number that is kept.";
+    let help = "Messages of applications beyond the limit of applications.";
     page.add_single(
         "metier_agent_app_messages_left_out_total",
         MetricKind::Counter,
@@ -341,10 +343,10 @@ mod tests {
             format!("4:memory:/kubepods/besteffort/pod{uid}/{id}\n2:cpuacct:/metier-1-2-a1b2c3d4\n0::/\n");
         std::fs::write(folder.path().join("7/cgroup"), cgroup).unwrap();
         std::fs::write(folder.path().join("7/comm"), "detector\n").unwrap();
-        let who = AppIdentity::from_process(folder.path(), 7);
-        assert_eq!(who.container.as_deref(), Some(id));
-        assert_eq!((who.pod.as_deref(), who.run.as_deref()), (Some(uid), Some("a1b2c3d4")));
-        let labels = who.labels(&NameTable::default());
+        let identity = AppIdentity::from_process(folder.path(), 7);
+        assert_eq!(identity.container.as_deref(), Some(id));
+        assert_eq!((identity.pod.as_deref(), identity.run.as_deref()), (Some(uid), Some("a1b2c3d4")));
+        let labels = identity.labels(&NameTable::default());
         assert_eq!(labels.as_str(), r#"app="detector",container="adbbece5a3fa",run_id="a1b2c3d4""#);
         assert_eq!(AppIdentity::from_process(folder.path(), 8).app, "unknown");
     }

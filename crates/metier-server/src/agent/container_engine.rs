@@ -142,7 +142,7 @@ mod tests {
         (folder, server, EngineNameSource::at_socket(path))
     }
 
-    fn wanted() -> NameRequest {
+    fn name_request() -> NameRequest {
         NameRequest { containers: vec!["abc".into(), "def".into()], pods: vec![] }
     }
 
@@ -158,7 +158,7 @@ Content-Type: application/json
             String::from_utf8_lossy(answer).replace("\n\n", "\r\n\r\n").into_bytes().into_boxed_slice(),
         );
         let (_folder, server, mut engine) = answering(answer);
-        let found = engine.look_up(&wanted()).unwrap();
+        let found = engine.look_up(&name_request()).unwrap();
         let request = server.join().unwrap();
         assert!(
             request.starts_with(
@@ -190,12 +190,12 @@ Content-Type: application/json
     #[test]
     fn an_engine_that_is_not_there_or_talks_nonsense_is_an_error_with_its_socket() {
         let mut gone = EngineNameSource::at_socket("/nowhere/engine.sock");
-        assert!(gone.look_up(&wanted()).unwrap_err().contains("/nowhere/engine.sock"));
+        assert!(gone.look_up(&name_request()).unwrap_err().contains("/nowhere/engine.sock"));
         for answer in
             [&b"HTTP/1.0 500 Oh\r\n\r\n{}"[..], b"HTTP/1.0 200 OK\r\n\r\n{\"a\":1}", b"SSH-2.0", b""]
         {
             let (_folder, server, mut engine) = answering(answer);
-            let error = engine.look_up(&wanted()).unwrap_err();
+            let error = engine.look_up(&name_request()).unwrap_err();
             assert!(error.contains("engine.sock"), "{error}");
             server.join().unwrap();
         }

@@ -111,7 +111,7 @@ mod tests {
         let mut bytes = |process| {
             network.read_traffic(proc, process, Some(host), &mut buffer).map(|traffic| traffic.received[0])
         };
-        assert_eq!((bytes(7), bytes(7)), (None, None), "the host's traffic is nobody's");
+        assert_eq!((bytes(7), bytes(7)), (None, None), "the host's traffic belongs to no group");
         assert_eq!((bytes(8), bytes(8)), (Some(5), Some(5)));
         assert_eq!(bytes(7), None);
     }

@@ -41,7 +41,7 @@ impl HostLoadMetrics {
         page.begin_family(
             "metier_device_memory_available_bytes",
             MetricKind::Gauge,
-            "Memory that a new program could have without swapping.",
+            "Memory available to a new program without swapping.",
         )
         .add_optional_sample(&self.common, available.map(|kilobytes| Bytes(kilobytes.saturating_mul(1024))));
         let (size, free) = match root_filesystem(&self.proc) {

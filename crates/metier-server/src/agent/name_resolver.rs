@@ -168,7 +168,7 @@ impl NameResolver {
                 .spawn(move || resolve_names(sources, &receiver, &shelf, &counts));
             match started {
                 Ok(_) => wake = Some(sender),
-                Err(error) => tracing::warn!(%error, "names of containers cannot be asked for"),
+                Err(error) => tracing::warn!(%error, "cannot start the thread that looks up container names"),
             }
         }
         Self { book, asked, wake, waits: HashMap::new() }
@@ -262,7 +262,7 @@ fn resolve_names(
                 Err(error) => {
                     // Log only the first failure; the metric counts the others.
                     if count.failures.fetch_add(1, Ordering::Relaxed) == 0 {
-                        tracing::warn!(source = source.source_name(), %error, "names cannot be had from there; identifiers stand in");
+                        tracing::warn!(source = source.source_name(), %error, "cannot look up names at this source; identifiers stand in");
                     } else {
                         tracing::debug!(source = source.source_name(), %error, "names cannot be had from there");
                     }

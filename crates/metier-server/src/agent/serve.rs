@@ -34,7 +34,7 @@ struct AgentState {
     listen: SocketAddr,
     fresh: Duration,
     collector: Mutex<AgentCollector>,
-    kept: Mutex<[CachedPage; 2]>,
+    pages: Mutex<[CachedPage; 2]>,
 }
 
 /// Serves until INT or TERM comes.
@@ -69,7 +69,7 @@ pub async fn serve(
         listen: address,
         fresh: config.fresh,
         collector: Mutex::new(collector),
-        kept: Mutex::new([None, None]),
+        pages: Mutex::new([None, None]),
     });
     let router = Router::new().fallback(handle_request).with_state(agent.clone());
     let tidy = tokio::spawn(async move {
@@ -77,8 +77,9 @@ pub async fn serve(
             tokio::time::sleep(IDLE_TIMEOUT).await;
             agent.collector.lock_unpoisoned().close_files_if_idle(IDLE_TIMEOUT);
             // Drop pages that have expired.
-            let mut kept = agent.kept.lock_unpoisoned();
-            kept.iter_mut()
+            let mut pages = agent.pages.lock_unpoisoned();
+            pages
+                .iter_mut()
                 .for_each(|page| *page = page.take().filter(|(made, _)| made.elapsed() < agent.fresh));
         }
     });
@@ -139,18 +140,18 @@ fn route_request(agent: &AgentState, request: &Request) -> Result<HandlerRespons
 /// takes longer on a busy node. The only other route is the health check, which can wait that long.
 fn cached_page(agent: &AgentState, format: ExpositionFormat) -> Bytes {
     let at = usize::from(format == ExpositionFormat::OpenMetrics);
-    let mut kept = agent.kept.lock_unpoisoned();
-    if let Some((made, page)) = &kept[at]
+    let mut pages = agent.pages.lock_unpoisoned();
+    if let Some((made, page)) = &pages[at]
         && made.elapsed() < agent.fresh
     {
         return page.clone();
     }
     // Drop the old page first, so that two are not in memory at once.
-    kept[at] = None;
+    pages[at] = None;
     let mut collector = agent.collector.lock_unpoisoned();
     let page = Bytes::from(collector.render_page(format));
     if !agent.fresh.is_zero() {
-        kept[at] = Some((Instant::now(), page.clone()));
+        pages[at] = Some((Instant::now(), page.clone()));
     }
     page
 }

@@ -35,7 +35,7 @@ pub const GRAPH_PARAMETERS: &[RouteParameter] = &[
     RouteParameter::query(
         "device",
         ParameterForm::Text(200),
-        "Whose times of operators are told: a passport's id, name or alias; the first one unless given.",
+        "Device of the operator times: a passport's id, name or alias; by default the first.",
     ),
     RouteParameter::query(
         "threads",
@@ -220,8 +220,8 @@ impl GraphQuery<'_> {
 
     fn predict_device(&self, passport: &Passport) -> DeviceTime {
         let threads = self.thread_count(passport);
-        let told = self.latency.graph(self.graph, passport, &self.conditions_with(threads));
-        let (prediction, missing) = match told {
+        let estimate = self.latency.graph(self.graph, passport, &self.conditions_with(threads));
+        let (prediction, missing) = match estimate {
             Ok(prediction) => (Some(prediction), None),
             Err(error) => (None, Some(error.to_string())),
         };

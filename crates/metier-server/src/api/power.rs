@@ -24,12 +24,12 @@ pub const PARAMETERS: &[RouteParameter] = &[
     RouteParameter::query(
         "last",
         ParameterForm::Whole { least: 1, most: MAX_ENTRIES as i64, otherwise: Some(MAX_ENTRIES as i64) },
-        "How many of the latest entries.",
+        "Number of the latest entries.",
     ),
     RouteParameter::query(
         "top",
         ParameterForm::Whole { least: 0, most: MAX_NAMED_PARTS as i64, otherwise: Some(10) },
-        "How many of those that take most are told by name.",
+        "Number of the largest consumers that are listed by name.",
     ),
 ];
 
@@ -168,8 +168,8 @@ pub struct ConsumerOwner {
 }
 
 impl ConsumerOwner {
-    fn from_consumer(who: &ConsumerIdentity, names: &HashMap<String, String>) -> Option<Self> {
-        let (kind, id) = match who.owner.as_ref()? {
+    fn from_consumer(identity: &ConsumerIdentity, names: &HashMap<String, String>) -> Option<Self> {
+        let (kind, id) = match identity.owner.as_ref()? {
             CgroupKind::Container(id) => ("container", id),
             CgroupKind::Pod(id) => ("pod", id),
             CgroupKind::Run(id) => ("run", id),
@@ -183,7 +183,7 @@ impl ConsumerOwner {
 pub fn power_monitor(app: &SharedAppState) -> Result<&PowerMonitor, ProblemDetails> {
     app.power.as_ref().map(|sampler| &*sampler.watch).ok_or_else(|| {
         ProblemDetails::unavailable(
-            "this server does not look at the power of its node; start it without --no-power to see it",
+            "this server does not monitor the power of its node; start it without --no-power",
         )
     })
 }

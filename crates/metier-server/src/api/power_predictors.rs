@@ -55,7 +55,7 @@ pub const PARAMETERS: &[RouteParameter] = &[
     RouteParameter::query(
         "limit",
         ParameterForm::Whole { least: 1, most: 1000, otherwise: Some(200) },
-        "How many are told.",
+        "Number of listed predictors.",
     ),
 ];
 

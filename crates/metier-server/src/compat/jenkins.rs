@@ -274,7 +274,9 @@ pub fn get_queue_item(
     let has_begun = session.started.is_some();
     let device = match &session.device {
         Some(name) if is_unknown_device(app, name)? => {
-            format!("the device {name:?}, which nobody here knows: none of that name or id has measured yet")
+            format!(
+                "the device {name:?}, which is unknown here: no device with that name or id has measured yet"
+            )
         }
         Some(name) => format!("the device {name:?}"),
         None => "the device".to_string(),

@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(
             user_in_row(row, at("127.0.0.1:40000"), at("127.0.0.1:7001")),
             None,
-            "a socket that waits is nobody's"
+            "a waiting socket has no owner"
         );
         assert_eq!(
             user_in_row(&row.replace(" 06 ", " 01 "), at("127.0.0.1:40000"), at("127.0.0.1:7001")),

@@ -144,7 +144,7 @@ fn authorise_start(
     let starter =
         start_permission::authorise_start(&state.config, request.uri().path(), request.headers(), line)?;
     if !state.starts.try_acquire(Instant::now()) {
-        let detail = "sessions are asked for too fast; try again in a moment";
+        let detail = "too many requests for sessions; try again in a moment";
         return Err(
             ProblemDetails::new(StatusCode::TOO_MANY_REQUESTS, detail).with_header(header::RETRY_AFTER, "1")
         );

@@ -159,9 +159,9 @@ mod tests {
             assert_eq!(status(&config, path, &[("authorization", value)]), want, "{path} {value}");
         }
         let job = "/job/x/buildWithParameters";
-        let who = authorise_start(&config, job, &headers(&[("authorization", basic)]), None).unwrap();
-        assert_eq!(who.user.as_deref(), Some("ci"));
-        assert_eq!(status(&config, "/api/v1/sessions", &[]), 401, "nobody known is nobody let in");
+        let permission = authorise_start(&config, job, &headers(&[("authorization", basic)]), None).unwrap();
+        assert_eq!(permission.user.as_deref(), Some("ci"));
+        assert_eq!(status(&config, "/api/v1/sessions", &[]), 401, "an unknown caller is refused");
     }
 
     #[test]

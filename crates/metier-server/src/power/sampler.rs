@@ -160,7 +160,7 @@ impl NodePowerProbe {
             Ok(_) => {}
         }
         if look.left_out > 0 {
-            let why = format!("{} processes beyond the bound were not looked at", look.left_out);
+            let why = format!("{} processes beyond the bound were not sampled", look.left_out);
             missing.insert("processes".into(), MissingReason::without_fix(why));
         }
         let estimate = estimate.ok();
@@ -214,7 +214,7 @@ impl NodePowerProbe {
 }
 
 /// Why predictors with page-cache features are not used.
-const NO_PAGE_CACHE: &str = "hits of the page cache are counted only by a program inside of the kernel, which is not loaded; predictors that look at them are not asked";
+const NO_PAGE_CACHE: &str = "page cache hits are counted only by a program in the kernel, which is not loaded; predictors that need them are not used";
 
 fn estimate_node(
     power: &NodePowerConfig,

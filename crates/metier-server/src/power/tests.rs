@@ -42,7 +42,7 @@ fn without_a_meter_the_estimate_is_shared_and_the_reason_said() {
     let entry = seen.ledger.entries().next().unwrap();
     assert_eq!(entry.measured, None);
     let parts = entry.parts.as_ref().unwrap();
-    let worker = parts.named.iter().find(|(who, _)| who.name == "worker").unwrap().1;
+    let worker = parts.named.iter().find(|(identity, _)| identity.name == "worker").unwrap().1;
     assert!((worker - 3.0 * parts.unseen).abs() < 1e-9 * worker, "three of four ticks were its own");
     let sum = parts.idle + worker + parts.unseen + parts.others;
     assert!((sum - entry.node().unwrap()).abs() < 1e-9 * sum);

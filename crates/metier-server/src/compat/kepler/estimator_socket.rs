@@ -146,7 +146,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), String> {
         return Err("is there and is no socket; want a path of its own".to_string());
     }
     match UnixStream::connect(path) {
-        Ok(_) => Err("somebody listens there already; end it, or name another --socket".to_string()),
+        Ok(_) => Err("another program listens there already; stop it, or name another --socket".to_string()),
         Err(_) => std::fs::remove_file(path).map_err(|error| error.to_string()),
     }
 }

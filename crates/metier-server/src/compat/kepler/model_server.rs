@@ -400,7 +400,7 @@ async fn list_models(State(models): State<SharedModelServer>, RawQuery(query): R
         return problem_response(StatusCode::BAD_REQUEST, "from", "from and limit want whole numbers");
     };
     let registry = models.shelf.registry();
-    let is_wanted = |name: &str, value: &str| asked.get(name).is_none_or(|wanted| wanted == value);
+    let is_wanted = |name: &str, value: &str| asked.get(name).is_none_or(|expected| expected == value);
     let mut predictors = Vec::new();
     let mut count = 0usize;
     for pipeline in registry.pipelines.iter().filter(|pipeline| is_wanted("pipeline", &pipeline.name)) {
@@ -432,7 +432,7 @@ fn refuse_change(models: &ModelServerState, headers: &HeaderMap) -> Option<Respo
         (_, true) => return None,
         (Some(_), false) => "this needs the server's token: Authorization: Bearer TOKEN",
         (None, false) => {
-            "this server has no token, so nobody may change it; start it with METIER_TOKEN or --token-file"
+            "this server has no token, so changes are refused; start it with METIER_TOKEN or --token-file"
         }
     };
     Some(problem_response(StatusCode::UNAUTHORIZED, "authorization", why))

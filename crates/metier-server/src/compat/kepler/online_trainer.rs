@@ -58,13 +58,13 @@ struct OnlineTrainerState {
 /// Counters of the trainer, and its stop flag.
 #[derive(Default)]
 pub struct OnlineTrainerStats {
-    told: Mutex<OnlineTrainerState>,
+    state: Mutex<OnlineTrainerState>,
     wake: Condvar,
 }
 
 impl OnlineTrainerStats {
     fn lock_state(&self) -> MutexGuard<'_, OnlineTrainerState> {
-        self.told.lock_unpoisoned()
+        self.state.lock_unpoisoned()
     }
 
     /// Waits; returns whether to stop.
@@ -90,7 +90,7 @@ impl OnlineTrainerStats {
         let mut family = page.begin_family(
             "metier_power_online_decisions_total",
             MetricKind::Counter,
-            "What became of candidates: promoted, kept (the running predictor is as good), short (too few rows).",
+            "Decisions on candidates: promoted, kept (the running predictor is as good), short (too few rows).",
         );
         for ((source, output_type, decision), count) in &state.decisions {
             family.add_sample(
@@ -104,11 +104,11 @@ impl OnlineTrainerStats {
             "Mean error of the worst component on fresh rows of the latest round.",
         );
         for verdict in &state.latest {
-            for (who, judged) in [("running", &verdict.running), ("candidate", &verdict.candidate)] {
+            for (role, judged) in [("running", &verdict.running), ("candidate", &verdict.candidate)] {
                 if let Some((judged, error)) = judged.as_ref().and_then(|error| Some((error, error.error?))) {
                     let labels = source_labels(verdict.source, verdict.output_type);
                     family.add_sample(
-                        &labels.with_label("who", who).with_label("predictor", &judged.name),
+                        &labels.with_label("who", role).with_label("predictor", &judged.name),
                         error,
                     );
                 }
@@ -217,7 +217,9 @@ fn run_round(
                 is_new |= verdict.decision == PromotionDecision::Promoted;
             }
         }
-        Err(error) => tracing::warn!(%error, "a round of the online trainer failed; what is in use stays"),
+        Err(error) => {
+            tracing::warn!(%error, "a round of the online trainer failed; the predictors in use stay")
+        }
     }
     if is_new {
         for warning in shelf.reread() {

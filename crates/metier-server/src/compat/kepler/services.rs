@@ -168,7 +168,7 @@ impl KeplerServices {
             let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
             let on_ready = |opened: &OpenedServices| drop(ready.send(opened.clone()));
             if let Err(error) = runtime.block_on(self.serve(true, on_ready, until)) {
-                tracing::warn!(%error, "the doors of Kepler are closed");
+                tracing::warn!(%error, "the Kepler-compatible services are closed");
             }
         };
         let thread = std::thread::Builder::new()
@@ -291,7 +291,7 @@ fn ok_or_skip<T>(opened: Result<T, Error>, is_lenient: bool) -> Result<Option<T>
     match opened {
         Ok(opened) => Ok(Some(opened)),
         Err(error) if is_lenient => {
-            tracing::warn!(%error, "a door of Kepler is done without");
+            tracing::warn!(%error, "a Kepler-compatible service is skipped");
             Ok(None)
         }
         Err(error) => Err(error),

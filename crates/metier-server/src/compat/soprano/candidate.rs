@@ -206,7 +206,7 @@ impl GraphQuestion {
         };
         match file.predict(&inputs) {
             Ok(seconds) if !(0.0..f32::INFINITY).contains(&seconds) => Err(format!(
-                "the predictor file says {seconds} s, which nothing takes; it was not learned from the like"
+                "the predictor file returned {seconds} s, outside the plausible range; the input is probably outside its training data"
             )),
             Ok(seconds) => Ok(FileTime(seconds)),
             Err(lacking) => Err(format!("the predictor file needs {lacking}")),

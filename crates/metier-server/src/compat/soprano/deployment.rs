@@ -61,7 +61,7 @@ pub struct CheckedDeployment {
 
 /// The error for a placement without known nodes.
 pub fn apply_without_nodes() -> FieldError {
-    let want = "false or absent where no Prometheus is asked: there are no nodes to choose from";
+    let want = "false or absent without Prometheus, since there are no nodes to choose from";
     FieldError::new("apply", "true", want)
 }
 

@@ -48,12 +48,12 @@ impl GraphPlacementPlan {
 
     /// Surveys the cluster, chooses a node, writes the Deployment and waits. Blocks.
     pub fn carry_out(self, app: &SharedAppState) -> Result<ProfilingResponse, ProblemDetails> {
-        let Self { inquiry, deployment: wanted, graph } = self;
-        let CheckedDeployment { serving, namespace, threads, replicas, patience } = wanted;
+        let Self { inquiry, deployment, graph } = self;
+        let CheckedDeployment { serving, namespace, threads, replicas, patience } = deployment;
         let (source, latest) = latest_nodes(app)?;
         let access = ClusterAccess { namespace, ..app.config.soprano.cluster.clone() };
         let unseen = |error: &dyn std::fmt::Display| {
-            unavailable(format!("the cluster could not be looked at, so nothing was placed: {error}"))
+            unavailable(format!("the cluster could not be surveyed, so nothing was placed: {error}"))
         };
         let cluster = ClusterDeployer::connect(&access).map_err(|error| unseen(&error))?;
         let survey = cluster.survey(Some(&serving.name)).map_err(|error| unseen(&error))?;

@@ -130,7 +130,7 @@ impl ProfilingInquiry {
 /// The address of Prometheus, and its latest nodes.
 pub fn latest_nodes(app: &SharedAppState) -> Result<(String, LatestNodes), ProblemDetails> {
     let nodes = app.soprano.nodes.as_ref();
-    let nodes = nodes.ok_or_else(|| unavailable("this server knows no Prometheus".to_string()))?;
+    let nodes = nodes.ok_or_else(|| unavailable("this server has no Prometheus".to_string()))?;
     let latest = nodes.latest().map_err(|unknown| unavailable(unknown.to_string()))?;
     Ok((nodes.source(), latest))
 }
@@ -142,7 +142,7 @@ pub fn unavailable(detail: String) -> ProblemDetails {
 /// The problem if nodes are known but none can be chosen.
 fn no_candidate_problem(candidates: &[ProfilingCandidate]) -> ProblemDetails {
     if candidates.is_empty() {
-        let detail = "Prometheus knows no nodes: want char_node_device_model with node_cpu_seconds_total (char_agent and node_exporter), or the series of `metier agent`";
+        let detail = "Prometheus has no nodes: want char_node_device_model with node_cpu_seconds_total (char_agent and node_exporter), or the series of `metier agent`";
         return unavailable(detail.to_string());
     }
     let reason = |candidate: &ProfilingCandidate| {

@@ -246,7 +246,7 @@ pub fn check_request(
 pub fn explain_device_needed(mut problem: ProblemDetails, is_known: bool) -> ProblemDetails {
     if !is_known {
         problem.detail.push_str(
-            "; this server knows no Prometheus (metier up --prometheus URL), so a request must describe its device",
+            "; this server has no Prometheus (metier up --prometheus URL), so a request must describe its device",
         );
     }
     problem
