@@ -116,10 +116,10 @@ fn write_jetson_metrics(board: &boards::BoardSnapshot, updated: UtcTimestamp, pa
     let series = boards::jetson_exporter::board_series(board, updated);
     for family in series.chunk_by(|a, b| a.name == b.name) {
         let mut out = page.begin_family(family[0].name, MetricKind::Gauge, family[0].help);
-        for one in family {
-            match &one.label {
-                Some((name, value)) => out.add_sample(&[(*name, value.as_str())], one.value),
-                None => out.add_sample(&(), one.value),
+        for sample in family {
+            match &sample.label {
+                Some((name, value)) => out.add_sample(&[(*name, value.as_str())], sample.value),
+                None => out.add_sample(&(), sample.value),
             }
         }
     }

@@ -288,7 +288,7 @@ mod tests {
         fs::write(folder.join("io"), format!("rchar: 1\nread_bytes: {ticks}\nwrite_bytes: 7\n")).unwrap();
     }
 
-    fn one<'a>(commands: &'a [CommandUsage], name: &str) -> &'a CommandUsage {
+    fn command<'a>(commands: &'a [CommandUsage], name: &str) -> &'a CommandUsage {
         commands.iter().find(|command| command.name == name).unwrap()
     }
 
@@ -302,7 +302,7 @@ mod tests {
         let tick = processes.tick;
         processes.scan(&mut Vec::new());
         let commands = processes.commands();
-        let worker = one(&commands, "worker");
+        let worker = command(&commands, "worker");
         assert_eq!((worker.user, worker.processes, worker.threads), (Seconds(400.0 / tick), 2, 6));
         assert_eq!(worker.resident, Bytes(3 * processes.page));
         assert_eq!(worker.io, Some((Bytes(400), Bytes(14))));
@@ -310,20 +310,20 @@ mod tests {
         fs::remove_dir_all(proc.join("11")).unwrap();
         process(proc, 10, "worker", 5, 150, 2);
         processes.scan(&mut Vec::new());
-        let worker = one(&processes.commands(), "worker").clone();
+        let worker = command(&processes.commands(), "worker").clone();
         assert_eq!((worker.user, worker.processes), (Seconds(450.0 / tick), 1));
         assert_eq!(worker.io, Some((Bytes(450), Bytes(14))));
 
         // The pid is reused by another process.
         process(proc, 10, "worker", 99, 20, 2);
         processes.scan(&mut Vec::new());
-        assert_eq!(one(&processes.commands(), "worker").user, Seconds(470.0 / tick));
+        assert_eq!(command(&processes.commands(), "worker").user, Seconds(470.0 / tick));
 
         // The process runs exec; from then on the new name grows.
         process(proc, 10, "other", 99, 25, 2);
         processes.scan(&mut Vec::new());
-        assert_eq!(one(&processes.commands(), "worker").user, Seconds(470.0 / tick));
-        assert_eq!(one(&processes.commands(), "other").user, Seconds(5.0 / tick));
+        assert_eq!(command(&processes.commands(), "worker").user, Seconds(470.0 / tick));
+        assert_eq!(command(&processes.commands(), "other").user, Seconds(5.0 / tick));
     }
 
     #[test]

@@ -335,8 +335,8 @@ mod tests {
             ..Default::default()
         };
         let scrape = page(&roots, Some(place));
-        let one = |name: &str| scrape.family(name).unwrap_or_else(|| panic!("{name}")).samples[0].clone();
-        let model = one("char_node_device_model");
+        let sample = |name: &str| scrape.family(name).unwrap_or_else(|| panic!("{name}")).samples[0].clone();
+        let model = sample("char_node_device_model");
         assert_eq!(
             (model.label("char_node_device_model_name"), model.value),
             (Some("NVIDIA Jetson Nano"), 1.0)
@@ -346,14 +346,14 @@ mod tests {
             (Some("edge-1"), Some("Computer"))
         );
         assert!(model.label("char_node_uuid").unwrap().starts_with("device-"));
-        let battery = one("char_node_battery");
+        let battery = sample("char_node_battery");
         assert_eq!((battery.label("char_node_plugged_battery"), battery.value), (Some("true"), 87.0));
-        assert_eq!(one("char_node_ram_total_bytes").value, 4096.0);
-        assert!(one("char_node_cpu_total_cores").label("char_node_bits").is_some());
-        assert_eq!(one("char_node_location").label("char_node_city"), Some("Pisa"));
-        assert!(one("char_node_disk_total_size").value > 0.0);
-        assert_eq!(one("char_node_os").label("char_node_os_version"), Some("6.1.0"));
-        let gpu = one("char_node_gpu");
+        assert_eq!(sample("char_node_ram_total_bytes").value, 4096.0);
+        assert!(sample("char_node_cpu_total_cores").label("char_node_bits").is_some());
+        assert_eq!(sample("char_node_location").label("char_node_city"), Some("Pisa"));
+        assert!(sample("char_node_disk_total_size").value > 0.0);
+        assert_eq!(sample("char_node_os").label("char_node_os_version"), Some("6.1.0"));
+        let gpu = sample("char_node_gpu");
         assert_eq!(
             (gpu.label("char_node_gpu_model"), gpu.label("char_node_gpu_type"), gpu.value),
             (Some("nvidia.com/Tegra-X1-Maxwell"), Some("integrated"), 1.0)

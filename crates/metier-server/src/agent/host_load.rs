@@ -100,9 +100,10 @@ mod tests {
         let idle = cpu.iter().find(|sample| sample.label("mode") == Some("idle")).unwrap();
         assert_eq!(idle.value, 5000.0 / rustix::param::clock_ticks_per_second() as f64);
         assert_eq!(idle.label("char_node_name"), Some("edge-1"));
-        let one = |name: &str| page.family(name).unwrap().samples[0].value;
-        assert_eq!(one("metier_device_memory_available_bytes"), 7.0 * 1024.0);
-        let (size, free) = (one("metier_device_disk_size_bytes"), one("metier_device_disk_available_bytes"));
+        let value = |name: &str| page.family(name).unwrap().samples[0].value;
+        assert_eq!(value("metier_device_memory_available_bytes"), 7.0 * 1024.0);
+        let (size, free) =
+            (value("metier_device_disk_size_bytes"), value("metier_device_disk_available_bytes"));
         assert!(size > 0.0 && free <= size);
     }
 }

@@ -66,7 +66,7 @@ fn side_label(runs: &[Run]) -> String {
         label.push_str(&format!(" and {rest} more"));
     }
     match runs {
-        [one] => format!("{label} {}", one.id.short()),
+        [run] => format!("{label} {}", run.id.short()),
         [first, others @ ..] if others.iter().all(|run| run.batch == first.batch) => {
             format!("{label} {}", first.batch.short())
         }

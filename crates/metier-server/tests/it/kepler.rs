@@ -1,5 +1,6 @@
-//! The doors of Kepler, as its exporter meets them: one write, one read of 4096 bytes, the connection closed by the server. Every documented way to
-//! kill or confuse the original is tried; after each the estimator answers as before.
+//! The Kepler-compatible services, as its exporter uses them: one write, one read of 4096 bytes, the
+//! connection closed by the server. Every documented way to kill or confuse the original is tried;
+//! after each the estimator answers as before.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt as _;

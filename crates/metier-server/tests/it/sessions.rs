@@ -1,4 +1,4 @@
-//! The doors of the queue: who may start a run, what they may ask for, and what the answers are.
+//! The interfaces to the queue: permission to start a run, accepted requests, and responses.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

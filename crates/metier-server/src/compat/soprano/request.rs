@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(read(whole.to_string().as_bytes(), false).unwrap_err().errors[0].field, CPU_FIELD);
         let problem = read(body().to_string().as_bytes(), false).unwrap_err();
         assert_eq!(problem.errors.len(), 3);
-        assert!(problem.detail.contains("knows no Prometheus"), "{}", problem.detail);
+        assert!(problem.detail.contains("has no Prometheus"), "{}", problem.detail);
     }
 
     proptest::proptest! {
