@@ -1,5 +1,5 @@
-//! The page is built by Node into `web/dist`, which is not in git. `cargo build` must work without it, and
-//! the embedding macro wants the folder to exist: so an absent folder is made, empty.
+//! Creates `web/dist` if it is absent. Node builds the page there, and the folder is not in git. The
+//! embedding macro needs an existing folder, and `cargo build` must work without Node.
 
 use std::path::Path;
 

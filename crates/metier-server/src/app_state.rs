@@ -1,4 +1,4 @@
-//! The state that all handlers share.
+//! State that all handlers share.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,20 +9,20 @@ use crate::placement_cache::PlacementCache;
 use crate::power::PowerSampler;
 use crate::storage::StoreHandle;
 
-/// What all requests share.
+/// State that all requests share.
 pub struct AppState {
-    /// What the server was told.
+    /// The configuration of the server.
     pub config: Config,
     pub http: Arc<HttpState>,
     pub storage: Arc<StoreHandle>,
     /// Nodes and predictors for the SOPRANO profiler's interface.
     pub soprano: Arc<PlacementCache>,
-    /// The sampler of this node's power.
+    /// Sampler of this node's power.
     pub power: Option<PowerSampler>,
     pub started: SystemTime,
 }
 
-/// What all requests share.
+/// Shared handle to the state.
 pub type SharedAppState = Arc<AppState>;
 
 impl ServerState for AppState {

@@ -1,4 +1,4 @@
-//! What the server is told at its start.
+//! Configuration of the server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use crate::http::config::HttpConfig;
 use crate::placement_cache::SopranoConfig;
 use crate::power::NodePowerConfig;
 
-/// One thing that was checked.
+/// A check and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DoctorCheck {
-    /// What was checked.
+    /// Name of the check.
     pub name: String,
-    /// Whether it is as it should be.
+    /// Whether it passed.
     pub ok: bool,
-    /// What was found.
+    /// Its finding.
     pub text: String,
-    /// The exact step that would put it right, if there is one.
+    /// The exact step that fixes it, if there is one.
     pub fix: Option<String>,
 }
 
-/// What `/api/v1/doctor` asks. It may block; it is asked once at a time.
+/// The checks behind `/api/v1/doctor`. They may block; only one call runs at a time.
 pub type DoctorCallback = Arc<dyn Fn() -> Vec<DoctorCheck> + Send + Sync>;
 
-/// A job of the Jenkins-shaped door, with its defaults.
+/// A job of the Jenkins-compatible interface, with its defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JenkinsJobConfig {
     pub name: String,
-    /// Id or name of the device that its sessions are for.
+    /// Id or name of the device for its sessions.
     pub device: Option<String>,
-    /// What its runs have beside what is sent: fields of a run file, as it is written out.
+    /// Defaults of its runs: fields of a run file, as written there.
     pub defaults: serde_json::Map<String, serde_json::Value>,
 }
 
 impl JenkinsJobConfig {
-    /// What a job has that has no run file of its own: an application that never ends must not keep the device for ever, and
-    /// what it says of itself is listened to.
+    /// Defaults of a job without a run file of its own. The time limit keeps an endless application
+    /// from holding the device for ever; live metrics of the application are recorded.
     pub fn default_fields() -> serde_json::Map<String, serde_json::Value> {
         let fields = serde_json::json!({ "timeout": "10m", "listen": { "socket": true, "pywaggle": true } });
         fields.as_object().cloned().unwrap_or_default()
@@ -48,7 +48,7 @@ impl JenkinsJobConfig {
 
 impl std::str::FromStr for JenkinsJobConfig {
     type Err = Error;
-    /// `WANT_NAME` or `NAME=DEVICE`.
+    /// `NAME` or `NAME=DEVICE`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let (name, device) = match text.split_once('=') {
             Some((name, device)) => (name, Some(device)),
@@ -66,19 +66,19 @@ impl std::str::FromStr for JenkinsJobConfig {
     }
 }
 
-/// What the server is told at its start.
+/// Configuration of the server.
 #[derive(Clone)]
 pub struct Config {
     pub http: HttpConfig,
-    /// The jobs of the Jenkins-shaped door; where there are none, any name is one.
+    /// The jobs of the Jenkins-compatible interface; without any, every name is accepted.
     pub jobs: Vec<JenkinsJobConfig>,
     /// Program and version, for `/metrics` and `/openapi.json`.
     pub version: String,
-    /// What this host lets us measure.
+    /// What metier can measure on this host.
     pub doctor: Option<DoctorCallback>,
-    /// The SOPRANO profiler's doors.
+    /// The SOPRANO profiler's interface.
     pub soprano: SopranoConfig,
-    /// What the power of this node is found with; `None` where nobody looks at it.
+    /// Power monitoring of this node; `None` disables it.
     pub power: Option<NodePowerConfig>,
 }
 

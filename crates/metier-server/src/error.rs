@@ -1,4 +1,4 @@
-//! Why the server could not start or go on. What goes wrong within a request is a
+//! Why the server could not start or go on. A failure within a request is a
 //! [`ProblemDetails`](crate::ProblemDetails) to its client instead.
 
 use std::net::SocketAddr;
@@ -13,16 +13,16 @@ pub enum Error {
         host_text(.address)
     )]
     AddressInUse {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// A port that this user may not have.
+    /// A port that needs a privilege.
     #[error(
         "cannot listen on {address}: ports below 1024 need a privilege; choose a higher one with --listen {}:7001",
         host_text(.address)
     )]
     Privileged {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// Any other failure to listen.
@@ -30,95 +30,95 @@ pub enum Error {
         "cannot listen on {address}: {source}; name an address of this machine with --listen ADDRESS:PORT"
     )]
     Listen {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A reachable address without a token.
     #[error(
-        "refusing to listen on {address} without a token: anyone who reaches it could read every run; set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        "refusing to listen on {address} without a token: every client could read every run; set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
         .address.port()
     )]
     NoToken {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// An agent at a reachable address that nobody opened.
+    /// An agent at a reachable address without a token and not opened.
     #[error(
-        "refusing to listen on {address}: anyone who reaches it could see what runs here; say --open metrics, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        "refusing to listen on {address}: every client could see the programs of this node; use --open metrics, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
         .address.port()
     )]
     ClosedMetrics {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// A model server at a reachable address that nobody opened.
+    /// A model server at a reachable address without a token and not opened.
     #[error(
-        "refusing to listen on {address}: anyone who reaches it could ask for predictors; say --open models, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        "refusing to listen on {address}: every client could fetch predictors; use --open models, set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
         .address.port()
     )]
     ClosedModels {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// Metrics of an estimator at a reachable address that nobody opened.
+    /// Metrics of an estimator at a reachable address, not opened.
     #[error(
-        "refusing to show metrics to whoever reaches {address}: open them by name (--open metrics), or listen on 127.0.0.1:{}",
+        "refusing to serve metrics at {address} without --open metrics: every client could read them; open them, or listen on 127.0.0.1:{}",
         .address.port()
     )]
     ClosedEstimatorMetrics {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// A trainer at a reachable address without a token.
     #[error(
-        "refusing to train for whoever reaches {address}: set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
+        "refusing to train at {address} without a token: every client could start trainings; set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",
         .address.port()
     )]
     ClosedTrainer {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// A unix socket that cannot be opened.
     #[error("cannot listen on {}: {why}", path.display())]
     Socket { path: std::path::PathBuf, why: String },
-    /// The device has no identity and none can be kept.
+    /// The device has no identity, and none can be stored.
     #[error("cannot tell which device this is: {reason}")]
     Device { reason: String },
-    /// A token that could be guessed or not be sent.
+    /// A token that is easily guessed, or cannot be sent.
     #[error(
         "the token {why}; want {} to {} printable ASCII characters without spaces, for example from `openssl rand -hex 32`",
         .shortest,
         .longest
     )]
     WeakToken {
-        /// What is wrong with it.
+        /// The fault of the token.
         why: String,
         shortest: usize,
         longest: usize,
     },
-    /// A word that names nothing that can be opened.
-    #[error("cannot open {got:?}: no such door; want one of {}", .known.join(", "))]
+    /// An unknown name of an interface.
+    #[error("cannot open {got:?}: no such interface; want one of {}", .known.join(", "))]
     UnknownInterface { got: String, known: &'static [&'static str] },
-    /// A job that cannot be one.
+    /// An invalid job.
     #[error(
         "{got:?} is not a job; want NAME or NAME=DEVICE with 1 to 100 letters, digits, '-', '_' or '.' in its name"
     )]
     BadJob { got: String },
-    /// A Prometheus that cannot be asked.
+    /// A Prometheus that cannot be queried.
     #[error("{reason}")]
     Prometheus { reason: String },
     /// The runtime could not be built.
     #[error("cannot start the server's threads: {source}; a limit on processes or open files may be reached")]
     Runtime {
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The signals that end the server could not be watched.
+    /// The handlers of INT and TERM could not be installed.
     #[error("cannot watch for INT and TERM: {source}")]
     Signals {
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }

@@ -1,25 +1,31 @@
-//! The HTTP server of metier: the API over the store, the queue's doors, and the page.
+//! The HTTP server of metier: the API over the store, the interfaces to the queue, and the page.
 //!
 //! Layers, each of which uses only those before it:
 //!
-//! - [`http`]: connections, the gate, limits, problems, parameters, the type of a route, the router. It knows no
-//!   handler and no store.
+//! - [`http`]: connections, the gate, limits, problems, parameters, routes and the router. It
+//!   depends on no handler and no store.
 //! - [`agent`]: the exporter of a node. It stands alone and needs no store.
-//! - [`get_node_power`], [`storage`], [`placement_cache`]: what handlers read; [`app_state`]: the state that holds all of it.
-//! - [`api`], [`compat`], [`metrics_page`], [`operator_routes`]: handlers, for `/api/v1`, for clients of other systems, for people
-//!   and for operators.
-//! - [`routes`]: the table; [`openapi`] makes the document from it.
-//! - [`serve_client`]: starts and ends all of it.
+//! - [`mod@power`], [`storage`], [`placement_cache`]: data sources of handlers; [`app_state`]: the
+//!   state that holds them.
+//! - [`api`], [`compat`], [`page`], [`operator_routes`]: handlers, for `/api/v1`, for clients of
+//!   other systems, for people and for operators.
+//! - [`routes`]: the route table; [`mod@openapi`] makes the document from it.
+//! - [`mod@serve`]: starts and ends all of them.
 //!
-//! - [`routes`] is the one list of what the server answers. The router and the OpenAPI document are both made
-//!   from it, so neither can know a route that the other does not.
-//! - Store calls block: they run on a small bounded pool ([`http::blocking_lanes`]), never on the thread that serves.
-//! - Everything is bounded: connections, header and request time, bodies, pages, points, label sets.
-//! - Errors are RFC 9457 problems ([`http::problem`]) that name the field, what it was and what would be right.
-//! - On a loopback address the caller is trusted but a foreign web page is not: the `Host` header must name
-//!   this machine. On any other address a token is needed ([`http::config`]).
-//! - What starts or ends a run needs the token, or a process of the server's own user on this machine ([`http::authorise_start`]); the run
-//!   itself is made by whoever works the queue.
+//! Invariants:
+//!
+//! - [`routes`] is the only list of routes. The router and the OpenAPI document are both made from
+//!   it, so they cannot differ.
+//! - Store calls block: they run on a small bounded pool ([`http::blocking_lanes`]), never on the
+//!   serving thread.
+//! - Everything is bounded: connections, header and request time, bodies, pages, points, label
+//!   sets.
+//! - Errors are RFC 9457 problems ([`http::problem`]) that name the field, its value and the
+//!   expected value.
+//! - On a loopback address the caller is trusted but a foreign web page is not: the `Host` header
+//!   must name this machine. On any other address a token is needed ([`http::config`]).
+//! - Starting or ending a run needs the token, or a process of the server's own user on this
+//!   machine ([`http::start_permission`]). The worker of the queue executes the run.
 //!
 //! Limits: HTTP/1.1 without TLS (put a proxy in front of it where that matters).
 

@@ -1,7 +1,7 @@
 //! The OpenAPI 3.1 document, made from the route table and the JSON Schemas of the records.
 //!
-//! OpenAPI 3.1 takes JSON Schema 2020-12 as it is, which is what the records' types generate: no second
-//! description of them exists.
+//! OpenAPI 3.1 accepts JSON Schema 2020-12 unchanged, which the record types generate. So there is
+//! no second description of them.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -45,7 +45,7 @@ pub fn build_document<S>(routes: &[ApiRoute<S>]) -> Value {
         "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
         "info": {
             "title": "metier",
-            "summary": "What workloads cost in time, memory and energy.",
+            "summary": "Time, memory and energy of workloads.",
             "description": "Reads the store of measured runs, and queues further ones. Every answer is one versioned record whose `schema` \
                 field names it; within a major version fields are only added. HEAD works wherever GET does.",
             "version": env!("CARGO_PKG_VERSION"),
@@ -58,12 +58,12 @@ pub fn build_document<S>(routes: &[ApiRoute<S>]) -> Value {
             "securitySchemes": {"token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "Needed where the server was started with a token; and for what starts or ends runs, \
-                    unless it comes over loopback from the user that runs the server.",
+                "description": "Needed if the server was started with a token, and to start or end runs, \
+                    unless the request comes over loopback from the user that runs the server.",
             }, "jenkins": {
                 "type": "http",
                 "scheme": "basic",
-                "description": "As Jenkins takes an API token: any name, and the token as the password.",
+                "description": "As with an API token of Jenkins: any name, and the token as the password.",
             }},
         },
     })
@@ -75,17 +75,17 @@ fn operation_object<S>(route: &ApiRoute<S>, good: Value, sent: Option<Value>, pr
         204 => json!({"description": "Done."}),
         202 => json!({"description": "It waits in the queue.", "content": good}),
         201 if api_dialect(route.path) == ApiDialect::Jenkins => {
-            json!({"description": "It waits in the queue; `Location` says where.", "content": good})
+            json!({"description": "It waits in the queue; `Location` is its address.", "content": good})
         }
-        _ => json!({"description": "What was asked for.", "content": good}),
+        _ => json!({"description": "The requested content.", "content": good}),
     };
     responses.insert(route.good.to_string(), good);
     let needs_token = route_access(route.path) != RouteAccess::Open;
     let shared: &[u16] = if needs_token { &[400, 401] } else { &[400] };
     for status in shared.iter().chain(route.also) {
         let response = match status {
-            202 => json!({"description": "It was told to end; its record says when it has."}),
-            304 => json!({"description": "What the client has is still right."}),
+            202 => json!({"description": "Its end was requested; its record shows when it has ended."}),
+            304 => json!({"description": "The client's copy is still valid."}),
             _ => {
                 json!({"description": status_description(*status), "content": {PROBLEM_JSON: {"schema": problem}}})
             }
@@ -104,7 +104,7 @@ fn operation_object<S>(route: &ApiRoute<S>, good: Value, sent: Option<Value>, pr
     if api_dialect(route.path) == ApiDialect::Jenkins {
         operation["security"] = json!([{}, {"token": []}, {"jenkins": []}]);
     } else if needs_token {
-        // The empty choice: on a loopback address no token is needed unless one was set.
+        // The empty alternative: on a loopback address no token is needed unless one was set.
         operation["security"] = json!([{}, {"token": []}]);
     }
     operation
@@ -122,16 +122,18 @@ fn parameter_object(parameter: &RouteParameter) -> Value {
 
 fn status_description(status: u16) -> &'static str {
     match status {
-        400 => "A parameter is unknown or not right; `errors` says which and what would be.",
-        401 => "The token is needed and was not shown.",
-        403 => "A page of another site asked.",
+        400 => "A parameter is unknown or invalid; `errors` names it and the expected value.",
+        401 => "The token is needed and was not sent, or is wrong.",
+        403 => "The request came from a page of another site.",
         404 => "It is not in the store.",
         409 => "It is over already.",
-        413 => "What was sent is too large.",
-        415 => "What was sent is of another media type.",
+        413 => "The body is too large.",
+        415 => "The body has an unsupported media type.",
         422 => "It cannot be done; `errors` or `detail` say why.",
-        429 => "Too many wait already, or come too fast; `Retry-After` says when to try again.",
-        _ => "The store, or who else is asked, does not answer now; `detail` says why.",
+        429 => "Too many wait already, or arrive too fast; `Retry-After` gives the time of the next try.",
+        _ => {
+            "The store, or another service behind the route, does not respond now; `detail` gives the reason."
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What operators and their tools ask: is it alive, can it work, what does it use, what does it answer.
+//! Routes for operators and their tools: liveness, readiness, metrics.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,12 +15,13 @@ use crate::storage;
 
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-/// The process is alive if it can say so.
+/// The process is alive if it responds.
 pub fn health(_: &SharedAppState, _: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     Ok(HandlerResponse::new(PLAIN_TEXT, "ok\n"))
 }
 
-/// Ready is who gets an answer from the store. Why not is told to those who may know: it names paths and hosts.
+/// Ready means that the store responds. Only trusted callers get the reason of a failure, since it
+/// names paths and hosts.
 pub fn ready(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let answered =
         app.storage.store().and_then(|store| store.get_memo("readyz").map_err(storage::store_problem));
@@ -33,10 +34,11 @@ pub fn ready(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerRespo
     }
 }
 
-/// The server's own figures. Those of a store that does not answer are left out, and `metier_store_up` is 0.
+/// The server's own metrics. Those of a store that does not respond are left out, and
+/// `metier_store_up` is 0.
 pub fn metrics(app: &SharedAppState, _: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let mut page = MetricsPage::new(ExpositionFormat::Text);
-    page.begin_family("metier_build_info", MetricKind::Info, "Which program this is; always 1.")
+    page.begin_family("metier_build_info", MetricKind::Info, "Version of the server; always 1.")
         .add_sample(&[("version", app.config.version.as_str())], 1u64);
     app.http.requests.write(&mut page);
     write_store_metrics(app, &mut page);
@@ -57,7 +59,7 @@ pub fn metrics(app: &SharedAppState, _: &HandlerRequest) -> Result<HandlerRespon
     page.add_optional_single(
         "process_open_fds",
         MetricKind::Gauge,
-        "Files that the server has open.",
+        "Open files of the server.",
         own.open_files,
     );
     let started = app.started.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
@@ -86,7 +88,7 @@ fn write_store_metrics(app: &SharedAppState, page: &mut MetricsPage) {
     let counts: Option<Vec<(&str, u64)>> =
         STATES.into_iter().map(|(name, state)| Some((name, count(state)?))).collect();
     let up = u8::from(counts.is_some());
-    page.add_single("metier_store_up", MetricKind::Gauge, "Whether the store answers.", up);
+    page.add_single("metier_store_up", MetricKind::Gauge, "Whether the store responds.", up);
     let Some(counts) = counts else { return };
     let mut runs = page.begin_family(
         "metier_runs",
@@ -104,11 +106,6 @@ fn write_store_metrics(app: &SharedAppState, page: &mut MetricsPage) {
         }
     }
     if let Some(bytes) = app.storage.store().ok().and_then(|store| app.storage.size(&store)) {
-        page.add_single(
-            "metier_store_size_bytes",
-            MetricKind::Gauge,
-            "Space that the store takes.",
-            bytes.get(),
-        );
+        page.add_single("metier_store_size_bytes", MetricKind::Gauge, "Size of the store.", bytes.get());
     }
 }

@@ -1,7 +1,8 @@
-//! The page: files that Node built into `web/dist`, embedded here, or a small page of our own without them.
+//! The page: files that Node built into `web/dist`, embedded here; without them, a small built-in
+//! page.
 //!
-//! Files under `assets/` carry a digest in their name and may be kept for ever; every other is asked for again
-//! and answered with 304 while it is the same.
+//! Files under `assets/` carry a digest in their name and may be cached for ever. All others are
+//! revalidated, with 304 while they are unchanged.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -20,14 +21,14 @@ struct EmbeddedFile {
     digest: [u8; 32],
 }
 
-/// Where files come from; tests bring their own.
+/// Source of the files; tests supply their own.
 type EmbeddedFileLookup = fn(&str) -> Option<EmbeddedFile>;
 
 fn find_embedded_file(path: &str) -> Option<EmbeddedFile> {
     PageAssets::get(path).map(|file| EmbeddedFile { content: file.data, digest: file.metadata.sha256_hash() })
 }
 
-/// The page itself, or the page that says how to get it.
+/// The page itself, or the built-in page that explains how to build it.
 pub fn serve_index<S>(routes: &[ApiRoute<S>], headers: &HeaderMap) -> HandlerResponse {
     let page = reply_with_file(find_embedded_file, "/index.html", headers);
     page.unwrap_or_else(|| HandlerResponse::new("text/html; charset=utf-8", route_list_page(routes)))
@@ -87,7 +88,8 @@ fn media_type(name: &str) -> &'static str {
 fn route_list_page<S>(routes: &[ApiRoute<S>]) -> String {
     let mut list = String::new();
     for route in routes.iter().filter(|route| route.path != "/") {
-        // Paths and summaries are our own words, and free of what HTML would take as its own.
+        // Paths and summaries are constants of this crate, without characters that HTML would
+        // interpret.
         let path = match route.path.contains('{') {
             true => format!("<code>{}</code>", route.path),
             false => format!("<a href=\"{0}\"><code>{0}</code></a>", route.path),

@@ -1,6 +1,5 @@
-//! Nodes, predictors and passports kept in memory, so that a placement waits neither for Prometheus
-//! nor for the store: one task asks Prometheus again and again, another reads the store once a
-//! minute.
+//! Nodes, predictors and passports in memory, so that a placement waits neither for Prometheus nor
+//! for the store. One task polls Prometheus; another reads the store once a minute.
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -25,22 +24,22 @@ const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 /// How long the start of the server waits for the first snapshot.
 const FIRST_SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What the SOPRANO interface is configured with at the server's start.
+/// Configuration of the SOPRANO interface.
 #[derive(Debug, Clone, Default)]
 pub struct SopranoConfig {
-    /// The Prometheus of the nodes; without, requests must describe the device.
+    /// The Prometheus of the nodes; without it, requests must describe the device.
     pub prometheus: Option<PromEndpoint>,
-    /// How often it is asked.
+    /// How often Prometheus is queried.
     pub pace: SnapshotPace,
-    /// A predictor file in place of ours.
+    /// A predictor file that replaces metier's predictors.
     pub predictor: Option<Arc<dyn FilePredictor>>,
-    /// The cluster that graphs are placed in, where a request asks for that.
+    /// The cluster for placements on request.
     pub cluster: ClusterAccess,
-    /// This machine, in case that it is one of the nodes.
+    /// This machine, in case it is one of the nodes.
     pub local: Option<LocalNode>,
 }
 
-/// What a predictor file predicts from.
+/// Inputs of a predictor file.
 #[derive(Debug, Clone, Copy)]
 pub struct FileInputs<'a> {
     pub counts: SopranoCounts,
@@ -51,23 +50,23 @@ pub struct FileInputs<'a> {
     pub device: Option<&'a str>,
 }
 
-/// A predictor of another system's: a time without an interval.
+/// A predictor of another system: a time without an interval.
 pub trait FilePredictor: fmt::Debug + Send + Sync {
-    /// Seconds, or what it needs and was not given.
+    /// Predicted seconds, or the name of a missing input.
     fn predict(&self, inputs: &FileInputs<'_>) -> Result<f32, &'static str>;
 }
 
-/// Everything that answers are made from, as it was read at one time.
+/// Predictors and passports, read at one time.
 #[derive(Debug)]
 pub struct PlacementPredictors {
     pub latency: LatencyPredictor,
     pub passports: PassportResolver,
-    /// A predictor file in place of ours.
+    /// A predictor file that replaces metier's predictors.
     pub file: Option<Arc<dyn FilePredictor>>,
 }
 
 impl PlacementPredictors {
-    /// With the predictors and passports of a store; blocks.
+    /// Reads predictors and passports from a store; blocks.
     fn read(store: &RecordStore, settings: &SopranoConfig) -> Result<Self, latency::LatencyError> {
         Ok(Self {
             latency: LatencyPredictor::open(store)?,
@@ -76,7 +75,7 @@ impl PlacementPredictors {
         })
     }
 
-    /// With shipped passports and nothing learned.
+    /// The shipped passports, without trained predictors.
     pub fn without_store(settings: &SopranoConfig) -> Self {
         Self {
             latency: LatencyPredictor::from_passports(),
@@ -86,7 +85,7 @@ impl PlacementPredictors {
     }
 }
 
-/// What is kept in memory.
+/// The data in memory.
 pub struct PlacementCache {
     pub nodes: Option<Arc<SnapshotCache>>,
     predictors: RwLock<Arc<PlacementPredictors>>,
@@ -94,7 +93,7 @@ pub struct PlacementCache {
 }
 
 impl PlacementCache {
-    /// Nothing is asked yet.
+    /// An empty cache; nothing is queried yet.
     pub fn new(settings: &SopranoConfig) -> Result<Self, Error> {
         let warm =
             |endpoint: &PromEndpoint| SnapshotCache::new(endpoint.clone(), settings.pace).map(Arc::new);
@@ -110,7 +109,7 @@ impl PlacementCache {
         self.predictors.read_unpoisoned().clone()
     }
 
-    /// Reads predictors and passports; where that fails, those from before go on being used.
+    /// Reads predictors and passports; on failure the previous ones stay in use.
     fn reload(&self, storage: &StoreHandle) -> Result<(), ProblemDetails> {
         let store = storage.store()?;
         match PlacementPredictors::read(&store, &self.settings) {
@@ -121,11 +120,11 @@ impl PlacementCache {
     }
 }
 
-/// The tasks that keep a cache up to date, until this is dropped.
+/// The tasks that keep a cache up to date; dropping this ends them.
 pub struct CacheTasks(tokio::task::JoinSet<()>);
 
 impl CacheTasks {
-    /// Starts the tasks, and waits a little for what they bring first.
+    /// Starts the tasks, and waits a little for the first snapshot.
     pub async fn start(
         cache: &Arc<PlacementCache>,
         storage: &Arc<StoreHandle>,

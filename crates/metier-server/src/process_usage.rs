@@ -1,6 +1,6 @@
-//! What the server itself uses, for `/metrics`. A value that cannot be read is left out.
+//! Resource use of the server itself, for `/metrics`. A value that cannot be read is left out.
 
-/// What this process uses.
+/// Resource use of this process.
 #[derive(Debug, Default)]
 pub struct ServerProcessUsage {
     pub cpu_seconds: f64,
@@ -8,7 +8,7 @@ pub struct ServerProcessUsage {
     pub open_files: Option<u64>,
 }
 
-/// Reads what this process uses.
+/// Reads the resource use of this process.
 pub fn read_process_usage() -> ServerProcessUsage {
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     ServerProcessUsage {

@@ -1,7 +1,7 @@
-//! The one list of what the server answers. The router and the OpenAPI document are made from it.
+//! The route table. The router and the OpenAPI document are made from it.
 //!
-//! To add a route, add one entry to [`ROUTES`] and write its handler. Files of the page are the only thing
-//! outside of the list: they are whatever the page's build made.
+//! To add a route, add one entry to [`ROUTES`] and write its handler. Only the files of the page
+//! are not listed, since the build of the page determines them.
 
 use crate::api::{
     artefacts, compare, devices, doctor, graphs, power, power_predictors, process_tree, runs, series,
@@ -25,7 +25,7 @@ macro_rules! json_of {
 
 const RUN_ID: RouteParameter = RouteParameter::path("id", ParameterForm::Run, "The run.");
 
-/// Everything that the server answers, but the files of the page.
+/// All routes of the server, except the files of the page.
 pub const ROUTES: &[ApiRoute<AppState>] = &[
     ApiRoute {
         verb: RouteMethod::Get,
@@ -43,7 +43,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/runs/{id}",
         operation: "getRun",
-        summary: "One run with all that was recorded of it, but its series and processes.",
+        summary: "One run with its whole record, except its series and processes.",
         parameters: &[RUN_ID],
         sent: RequestContent::Nothing,
         good: 200,
@@ -55,7 +55,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/runs/{id}/series",
         operation: "getSeries",
-        summary: "The time line of a run: its series, or one of them, thinned out for drawing.",
+        summary: "The time line of a run: its series, or one of them, downsampled for drawing.",
         parameters: series::PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -79,7 +79,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/runs/{id}/artefacts/{name}",
         operation: "getArtefact",
-        summary: "A file of a run, as it was stored, as a download.",
+        summary: "A file of a run, unchanged, as a download.",
         parameters: artefacts::PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -91,7 +91,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/compare",
         operation: "compare",
-        summary: "What differs between two groups of runs, and whether the difference can be told from noise.",
+        summary: "Compares two groups of runs: their differences, and which of them exceed the noise.",
         parameters: compare::PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -103,7 +103,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/trend",
         operation: "trend",
-        summary: "The history of each workload on each device, and where its level changed.",
+        summary: "The history of each workload on each device, with its changes of level.",
         parameters: trend::PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -115,7 +115,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/devices",
         operation: "listDevices",
-        summary: "All devices that the store knows, by name.",
+        summary: "All devices in the store, by name.",
         parameters: &[],
         sent: RequestContent::Nothing,
         good: 200,
@@ -139,7 +139,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/workloads",
         operation: "listWorkloads",
-        summary: "All workloads that the store knows, by name.",
+        summary: "All workloads in the store, by name.",
         parameters: &[],
         sent: RequestContent::Nothing,
         good: 200,
@@ -151,7 +151,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Post,
         path: "/api/v1/graphs",
         operation: "graphTimes",
-        summary: "Looks at an ONNX graph: its operators, and how long it takes on each device that is known. Nothing of it is kept.",
+        summary: "Analyses an ONNX graph: its operators, and its predicted time on each known device. The graph is not stored.",
         parameters: graphs::GRAPH_PARAMETERS,
         sent: RequestContent::Bytes("application/octet-stream"),
         good: 200,
@@ -163,7 +163,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/predictors",
         operation: "listPredictors",
-        summary: "What was learned: predictors with how far off they are, newest first.",
+        summary: "Latency predictors with their errors, newest first.",
         parameters: graphs::PREDICTOR_FILTERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -175,7 +175,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/power",
         operation: "nodePower",
-        summary: "The power of this server's node over time: measured where there is a meter, estimated, and who takes it.",
+        summary: "The power of this server's node over time: measured where there is a meter, estimated, and by process.",
         parameters: power::PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -199,7 +199,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/doctor",
         operation: "doctor",
-        summary: "What this host lets us measure, and the exact fix for what it does not.",
+        summary: "What metier can measure on this host, and the exact fix for everything else.",
         parameters: &[],
         sent: RequestContent::Nothing,
         good: 200,
@@ -223,7 +223,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Post,
         path: "/api/v1/sessions",
         operation: "addSession",
-        summary: "Puts a run file in the queue; `Location` leads to its session.",
+        summary: "Adds a run file to the queue; `Location` is its session.",
         parameters: sessions::ADD_PARAMETERS,
         sent: RequestContent::Document(&["application/json", "application/yaml"], |generator| {
             generator.subschema_for::<metier_session::runfile::RunFile>()
@@ -249,7 +249,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Delete,
         path: "/api/v1/sessions/{id}",
         operation: "cancelSession",
-        summary: "Cancels a session: 200 where it waited, 202 where it runs and was told to end.",
+        summary: "Cancels a session: 200 if it waited, 202 if it runs and its end was requested.",
         parameters: sessions::SESSION_PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -261,7 +261,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/api/v1/sessions/{id}/log",
         operation: "getSessionLog",
-        summary: "What a session has printed: its beginning, and when it is over its end.",
+        summary: "Output of a session: its beginning, and after its end also the last part.",
         parameters: sessions::SESSION_PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -273,7 +273,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Post,
         path: "/job/{name}/buildWithParameters",
         operation: "jenkinsBuild",
-        summary: "As Jenkins starts a build: puts a session in the queue; `Location` leads to its item there.",
+        summary: "Starts a build, compatible with Jenkins: adds a session to the queue; `Location` is its queue item.",
         parameters: jenkins::START_PARAMETERS,
         sent: RequestContent::Document(&["application/x-www-form-urlencoded"], |generator| {
             generator.subschema_for::<jenkins::JenkinsBuildRequest>()
@@ -287,7 +287,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/queue/item/{number}/api/json",
         operation: "jenkinsItem",
-        summary: "As Jenkins shows an item of its queue.",
+        summary: "Shows a queue item, compatible with Jenkins.",
         parameters: jenkins::ITEM_PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -299,7 +299,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Post,
         path: "/queue/cancelItem",
         operation: "jenkinsCancelItem",
-        summary: "As Jenkins takes an item out of its queue.",
+        summary: "Removes a queue item, compatible with Jenkins.",
         parameters: jenkins::CANCEL_PARAMETERS,
         sent: RequestContent::Nothing,
         good: 204,
@@ -311,7 +311,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/job/{name}/api/json",
         operation: "jenkinsJob",
-        summary: "As Jenkins shows a job.",
+        summary: "Shows a job, compatible with Jenkins.",
         parameters: jenkins::JOB_PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -323,7 +323,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/job/{name}/{number}/api/json",
         operation: "jenkinsBuildState",
-        summary: "As Jenkins shows a build.",
+        summary: "Shows a build, compatible with Jenkins.",
         parameters: jenkins::BUILD_PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -335,7 +335,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/job/{name}/lastBuild/api/json",
         operation: "jenkinsLastBuild",
-        summary: "As Jenkins shows the latest build of a job.",
+        summary: "Shows the latest build of a job, compatible with Jenkins.",
         parameters: jenkins::JOB_PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -347,7 +347,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/job/{name}/{number}/consoleText",
         operation: "jenkinsConsole",
-        summary: "What a build has printed.",
+        summary: "Output of a build.",
         parameters: jenkins::BUILD_PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -359,7 +359,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Post,
         path: "/job/{name}/{number}/stop",
         operation: "jenkinsStop",
-        summary: "Ends a build, as Jenkins does.",
+        summary: "Ends a build, compatible with Jenkins.",
         parameters: jenkins::BUILD_PARAMETERS,
         sent: RequestContent::Nothing,
         good: 200,
@@ -371,7 +371,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::PostQuery,
         path: "/api/profiling",
         operation: "sopranoProfiling",
-        summary: "As the SOPRANO profiler: on which node a graph with such counts would be fastest, and all others; with `apply` it is put there.",
+        summary: "Compatible with the SOPRANO profiler: ranks the nodes for a graph with these counts by predicted time; with `apply` places it on the fastest.",
         parameters: &[],
         sent: RequestContent::Document(&["application/json"], |generator| {
             generator.subschema_for::<soprano::ProfilingRequest>()
@@ -385,7 +385,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Post,
         path: "/upload",
         operation: "sopranoUpload",
-        summary: "As the SOPRANO extractor: on which node an uploaded graph would be fastest, and all others; with `apply` it is put there.",
+        summary: "Compatible with the SOPRANO extractor: ranks the nodes for an uploaded graph by predicted time; with `apply` places it on the fastest.",
         parameters: &[],
         sent: RequestContent::Document(&["multipart/form-data"], |generator| {
             generator.subschema_for::<soprano::GraphUploadRequest>()
@@ -411,7 +411,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/readyz",
         operation: "ready",
-        summary: "Whether requests can be answered: the store is there and answers.",
+        summary: "Whether the server is ready: the store responds.",
         parameters: &[],
         sent: RequestContent::Nothing,
         good: 200,
@@ -423,7 +423,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         verb: RouteMethod::Get,
         path: "/metrics",
         operation: "metrics",
-        summary: "The server's own figures in the Prometheus text format.",
+        summary: "The server's own metrics in the Prometheus text format.",
         parameters: &[],
         sent: RequestContent::Nothing,
         good: 200,
@@ -462,7 +462,7 @@ fn serve_document(_: &SharedAppState, _: &HandlerRequest) -> Result<HandlerRespo
     HandlerResponse::json(&openapi::build_document(ROUTES))
 }
 
-/// The page itself, or the page that says how to get it.
+/// The page itself, or the built-in page that explains how to build it.
 fn serve_index(_: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     Ok(page::serve_index(ROUTES, &call.headers))
 }

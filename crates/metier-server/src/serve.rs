@@ -1,7 +1,7 @@
-//! Starts the server: its state, its listeners, its tasks, and the end of all of them.
+//! Starts the server: its state, listeners and tasks, and their shutdown.
 //!
-//! One thread serves; store calls run on a few others. That is enough for a page and its tools, and keeps the
-//! resident size small beside what is being measured.
+//! One thread serves; store calls run on a few others. That is enough for a page and its tools. It
+//! also keeps the resident memory small beside the measured program.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -26,17 +26,17 @@ use crate::power::PowerSampler;
 use crate::routes::ROUTES;
 use crate::storage::StoreHandle;
 
-/// How long the threads for blocking work stay after their last call.
+/// How long idle threads for blocking work stay.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Serves until INT or TERM comes; requests under way are finished first.
+/// Serves until INT or TERM comes; running requests are finished first.
 ///
 /// `on_ready` is called once with the address when connections are accepted.
 pub fn run(config: Config, store: RecordStore, on_ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
     let drain_time = config.http.limits.drain_time;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // More than store calls: for what goes aside of them, what is placed, and what only computes.
+        // The lanes besides store calls need threads, too: aside, placement and computation.
         .max_blocking_threads(BlockingLanes::threads(config.http.limits.store_calls))
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .thread_name("metier-store")
@@ -46,12 +46,12 @@ pub fn run(config: Config, store: RecordStore, on_ready: impl FnOnce(SocketAddr)
         let shutdown = shutdown_signal()?;
         serve(config, store, on_ready, shutdown).await
     });
-    // A store call that hangs must not keep the process.
+    // A store call that hangs must not keep the process alive.
     runtime.shutdown_timeout(drain_time.min(Duration::from_secs(1)));
     result
 }
 
-/// Serves until `shutdown` is done; requests under way are finished first.
+/// Serves until `shutdown` is done; running requests are finished first.
 ///
 /// `on_ready` is called once with the address when connections are accepted.
 pub async fn serve(
@@ -91,17 +91,18 @@ pub async fn serve(
     Ok(())
 }
 
-/// Listens for doors that have an address of their own. One that is taken is done without: what it is for can be had at the main one.
+/// Listens on the separate addresses of interfaces. If an address is in use, that listener is
+/// skipped with a warning; its interface stays available at the main address.
 async fn bind_further_listeners(doors: &[(String, SocketAddr)]) -> Vec<TcpListener> {
     let mut listeners = Vec::new();
     for (door, address) in doors {
         match bind_listener(*address).await {
             Ok(listener) => {
                 let address = listener.local_addr().unwrap_or(*address);
-                tracing::info!(door, %address, "a door has an address of its own");
+                tracing::info!(door, %address, "an interface has an address of its own");
                 listeners.push(listener);
             }
-            Err(error) => tracing::warn!(door, %error, "the door is at the main address only"),
+            Err(error) => tracing::warn!(door, %error, "the interface is at the main address only"),
         }
     }
     listeners

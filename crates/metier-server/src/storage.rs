@@ -1,8 +1,8 @@
-//! The store as the server uses it: never through a handle to a file that is no longer there.
+//! The store handle of the server; it never uses a file that is no longer at its path.
 //!
-//! SQLite goes on reading and writing a file that was deleted or replaced, and nobody would ever see it again. So
-//! each call first looks whether the path still leads to the file that was opened; another file there is
-//! opened instead, and none is an error until there is one.
+//! SQLite continues to read and write a file that was deleted or replaced, and such writes would be
+//! lost. So each call first checks whether the path still leads to the opened file. Another file
+//! there is opened instead; a missing file is an error until one exists.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use metier_types::{Bytes, ShareUnpoisoned};
 
 use crate::http::problem::{FieldError, ProblemDetails};
 
-/// The store, opened again where its file was replaced.
+/// The store; reopened if its file was replaced.
 pub struct StoreHandle {
     opened: RwLock<OpenedStore>,
 }
@@ -42,12 +42,12 @@ impl OpenedStore {
 }
 
 impl StoreHandle {
-    /// For a store that is open.
+    /// For an open store.
     pub fn new(store: RecordStore) -> Self {
         Self { opened: RwLock::new(OpenedStore::new(store)) }
     }
 
-    /// The store, if it is still there. Blocks.
+    /// The store, if its file is still there. Blocks.
     pub fn store(&self) -> Result<RecordStore, ProblemDetails> {
         let (store, known) = {
             let opened = self.opened.read_unpoisoned();
@@ -76,10 +76,10 @@ impl StoreHandle {
         Ok(store)
     }
 
-    /// Space that the store takes.
+    /// Size of the store.
     pub fn size(&self, store: &RecordStore) -> Option<Bytes> {
         match store.location() {
-            // A check of the whole file would be far too much for each scrape.
+            // A check of the whole file would cost far too much at each scrape.
             StoreLocation::Sqlite(path) => {
                 let beside = |end: &str| {
                     let mut name = path.as_os_str().to_owned();
@@ -93,8 +93,8 @@ impl StoreHandle {
     }
 }
 
-/// What a client is told of a store's error: its own fault, something that is not there, data that cannot be read,
-/// or a store that does not answer now.
+/// Converts a store error into a problem: the client's fault, not found, unreadable data, or a
+/// store that does not respond.
 pub fn store_problem(error: metier_store::Error) -> ProblemDetails {
     use metier_store::Error;
     match &error {

@@ -1,9 +1,10 @@
-//! What applications on this node say of themselves, live: the Waggle socket, for everyone who is here.
+//! Live metrics that applications on this node send to the agent over the Waggle socket.
 //!
-//! Who speaks is told by the kernel's credentials and the control group of the process: the program, and the container,
-//! pod or run around it. Messages of one program in one container add up, whatever number of processes send them.
-//! Reading and understanding are those of `metier-measure`; applications never wait for us, and what is dropped is
-//! shown. Who has been silent for long is forgotten.
+//! The sender is identified by kernel credentials and by the control group of its process: program,
+//! container, pod or run. Messages of one program in one container add up, however many processes
+//! send them. `metier-measure` reads and parses the messages. Applications never wait for the
+//! agent, and dropped messages are counted on the page. A sender that was silent for 15 minutes is
+//! dropped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,13 +25,13 @@ use metier_types::{LockUnpoisoned, StageKind};
 use super::config::AgentLimits;
 use super::name_resolver::NameTable;
 
-/// Bytes of messages that may wait to be understood.
+/// Bytes of messages that may wait to be parsed.
 const MAX_QUEUED_BYTES: usize = 8 << 20;
-/// After this time without a message a speaker is forgotten.
+/// A sender is dropped after this time without a message.
 const APP_EXPIRY: Duration = Duration::from_secs(15 * 60);
-/// Shares of the quantiles of other values.
+/// Quantiles reported for values that are not times.
 const VALUE_QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
-/// Programs whose first argument says more than they do.
+/// Interpreters: their first argument names the program better than their own file.
 const INTERPRETERS: [&str; 9] = ["python", "pypy", "node", "ruby", "perl", "java", "sh", "bash", "dash"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -42,26 +43,26 @@ pub struct AppIdentity {
 }
 
 impl AppIdentity {
-    /// Who a process is.
+    /// Identifies a process by its command line and control group.
     fn from_process(proc: &Path, pid: u32) -> Self {
         let folder = proc.join(pid.to_string());
         let read = |name: &str| std::fs::read(folder.join(name)).unwrap_or_default();
         let command = String::from_utf8_lossy(&read("comm")).trim().to_string();
-        let mut who = Self { app: program_name(&read("cmdline"), &command), ..Self::default() };
+        let mut identity = Self { app: program_name(&read("cmdline"), &command), ..Self::default() };
         for line in String::from_utf8_lossy(&read("cgroup")).lines() {
             let Some(named) = line.splitn(3, ':').nth(2).and_then(group_identity::identify_enclosing) else {
                 continue;
             };
-            if who.pod.is_none() {
-                who.pod = named.pod;
+            if identity.pod.is_none() {
+                identity.pod = named.pod;
             }
             match named.kind {
-                Whose::Container(id) => who.container = Some(id),
-                Whose::Run(run) => who.run = Some(run),
+                Whose::Container(id) => identity.container = Some(id),
+                Whose::Run(run) => identity.run = Some(run),
                 Whose::Pod(_) | Whose::Unit(_) => {}
             }
         }
-        who
+        identity
     }
 
     fn labels(&self, book: &NameTable) -> RenderedLabels {
@@ -85,7 +86,7 @@ impl AppIdentity {
     }
 }
 
-/// What a program is called: its file, or that of the script that an interpreter runs.
+/// Name of a program: its file, or that of the script which an interpreter runs.
 fn program_name(cmdline: &[u8], command: &str) -> String {
     let words: Vec<String> = cmdline
         .split(|byte| *byte == 0)
@@ -124,14 +125,15 @@ pub struct AppListener {
     paths: Vec<PathBuf>,
     intake: Arc<Mutex<MessageIntake<AppIdentity>>>,
     doorstep: Arc<RejectionCounts>,
-    /// Messages of each speaker when it was last looked at, and since when they are the same.
+    /// Messages of each sender at the last scrape, and since when that count has not changed.
     heard: HashMap<AppIdentity, (u64, Instant)>,
     pump: Option<MessageReader<AppIdentity>>,
     worker: Option<JoinHandle<()>>,
 }
 
 impl AppListener {
-    /// Binds the sockets; one that cannot be bound is said, and the others go on. `None` if there is none.
+    /// Binds the sockets. A socket that cannot be bound is logged and skipped. `None` if none is
+    /// left.
     pub fn listen(paths: &[PathBuf], proc: &Path, bounds: &AgentLimits) -> Option<Self> {
         let mut ports = Vec::new();
         let mut bound = Vec::new();
@@ -144,7 +146,7 @@ impl AppListener {
                     bound.push(path.clone());
                 }
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "applications cannot be heard here; another place can be named with --socket");
+                    tracing::warn!(path = %path.display(), %error, "cannot listen for messages of applications; name another socket with --socket");
                 }
             }
         }
@@ -164,7 +166,7 @@ impl AppListener {
         let (pump, worker) = match started {
             Ok(started) => started,
             Err(error) => {
-                tracing::warn!(%error, "applications cannot be heard");
+                tracing::warn!(%error, "cannot listen for messages of applications");
                 bound.iter().for_each(|path| socket::remove_sockets(path));
                 return None;
             }
@@ -185,21 +187,21 @@ impl AppListener {
         &self.paths
     }
 
-    /// Writes what was said, and forgets who has been silent.
+    /// Writes all metrics, then drops senders that were silent for [`APP_EXPIRY`].
     pub fn write_metrics(&mut self, book: &NameTable, page: &mut MetricsPage) {
         let mut intake = lock_intake(&self.intake);
         let now = Instant::now();
         let heard = &mut self.heard;
         let counts: Vec<(AppIdentity, u64)> =
-            intake.senders().map(|(who, speaker)| (who.clone(), speaker.counts.messages)).collect();
-        for (who, messages) in counts {
-            let entry = heard.entry(who).or_insert((messages, now));
+            intake.senders().map(|(sender, speaker)| (sender.clone(), speaker.counts.messages)).collect();
+        for (sender, messages) in counts {
+            let entry = heard.entry(sender).or_insert((messages, now));
             if entry.0 != messages {
                 *entry = (messages, now);
             }
         }
-        intake.retain(|who| heard.get(who).is_some_and(|(_, since)| now - *since < APP_EXPIRY));
-        heard.retain(|who, _| intake.sender(who).is_some());
+        intake.retain(|sender| heard.get(sender).is_some_and(|(_, since)| now - *since < APP_EXPIRY));
+        heard.retain(|sender, _| intake.sender(sender).is_some());
         write_app_families(&intake, &self.doorstep, book, page);
     }
 }
@@ -235,8 +237,8 @@ fn process_messages(queue: &MessageQueue<AppIdentity>, intake: &Mutex<MessageInt
             Ok(None) => {}
             Err(QueueClosed) => return,
         }
-        for (who, messages) in queue.take_dropped() {
-            lock_intake(intake).count_dropped(&who, messages);
+        for (sender, messages) in queue.take_dropped() {
+            lock_intake(intake).count_dropped(&sender, messages);
         }
     }
 }
@@ -248,9 +250,9 @@ fn write_app_families(
     page: &mut MetricsPage,
 ) {
     let mut speakers: Vec<(RenderedLabels, &metier_measure::app::SenderStats)> =
-        intake.senders().map(|(who, speaker)| (who.labels(book), speaker)).collect();
+        intake.senders().map(|(sender, speaker)| (sender.labels(book), speaker)).collect();
     speakers.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
-    // Two containers may have one name while theirs is not known yet; a series may stand here only once.
+    // Two containers may share a name until both are resolved; a series may stand here only once.
     speakers.dedup_by(|a, b| a.0 == b.0);
     let stages: Vec<(RenderedLabels, &StageStats)> = speakers
         .iter()
@@ -263,13 +265,13 @@ fn write_app_families(
     let of =
         |kinds: &'static [StageKind]| stages.iter().filter(move |(_, stage)| kinds.contains(&stage.kind));
 
-    let help = "How long things took that applications timed, by metric.";
+    let help = "Durations that applications reported, by metric.";
     let mut family = page.begin_family("metier_app_duration_seconds", MetricKind::Histogram, help);
     for (labels, stage) in of(&[StageKind::Duration]) {
         let histogram = &stage.histogram;
         family.add_histogram(labels, stage.cumulative_durations(), histogram.count(), stage.sum);
     }
-    let help = "Numbers that applications told, by metric: quantiles of all, their sum and their count.";
+    let help = "Values that applications reported, by metric: quantiles, sum and count.";
     let mut family = page.begin_family("metier_app_value", MetricKind::Summary, help);
     for (labels, stage) in of(&[StageKind::Value, StageKind::Rate]) {
         let histogram = &stage.histogram;
@@ -277,26 +279,28 @@ fn write_app_families(
             VALUE_QUANTILES.into_iter().filter_map(|share| Some((share, histogram.quantile(share)?)));
         family.add_summary(labels, quantiles, histogram.count(), stage.sum);
     }
-    let help = "What applications counted, by metric.";
+    let help = "Counts that applications reported, by metric.";
     let mut family = page.begin_family("metier_app_items_total", MetricKind::Counter, help);
     of(&[StageKind::Counter]).for_each(|(labels, stage)| family.add_sample(labels, stage.count));
-    let help = "The last number that applications told, by metric.";
+    let help = "Last value that applications reported, by metric.";
     let mut family = page.begin_family("metier_app_last_value", MetricKind::Gauge, help);
     stages.iter().for_each(|(labels, stage)| family.add_sample(labels, stage.last));
 
-    let mut family =
-        page.begin_family("metier_app_messages_total", MetricKind::Counter, "Messages understood.");
+    let mut family = page.begin_family("metier_app_messages_total", MetricKind::Counter, "Messages parsed.");
     speakers.iter().for_each(|(labels, speaker)| family.add_sample(labels, speaker.counts.messages));
-    let mut family =
-        page.begin_family("metier_app_malformed_total", MetricKind::Counter, "Messages not understood.");
+    let mut family = page.begin_family(
+        "metier_app_malformed_total",
+        MetricKind::Counter,
+        "Messages that could not be parsed.",
+    );
     speakers.iter().for_each(|(labels, speaker)| family.add_sample(labels, speaker.counts.malformed));
     let help = "Messages dropped so that the application need not wait.";
     let mut family = page.begin_family("metier_app_dropped_total", MetricKind::Counter, help);
     speakers.iter().for_each(|(labels, speaker)| family.add_sample(labels, speaker.counts.dropped));
-    let help = "Messages of metrics beyond the number that is kept of each application.";
+    let help = "Messages of metrics beyond the limit of an application.";
     let mut family = page.begin_family("metier_app_beyond_limit_total", MetricKind::Counter, help);
     speakers.iter().for_each(|(labels, speaker)| family.add_sample(labels, speaker.counts.beyond_limit));
-    let help = "Messages of applications beyond the number that is kept.";
+    let help = "Messages of applications beyond the limit of applications.";
     page.add_single(
         "metier_agent_app_messages_left_out_total",
         MetricKind::Counter,
@@ -339,10 +343,10 @@ mod tests {
             format!("4:memory:/kubepods/besteffort/pod{uid}/{id}\n2:cpuacct:/metier-1-2-a1b2c3d4\n0::/\n");
         std::fs::write(folder.path().join("7/cgroup"), cgroup).unwrap();
         std::fs::write(folder.path().join("7/comm"), "detector\n").unwrap();
-        let who = AppIdentity::from_process(folder.path(), 7);
-        assert_eq!(who.container.as_deref(), Some(id));
-        assert_eq!((who.pod.as_deref(), who.run.as_deref()), (Some(uid), Some("a1b2c3d4")));
-        let labels = who.labels(&NameTable::default());
+        let identity = AppIdentity::from_process(folder.path(), 7);
+        assert_eq!(identity.container.as_deref(), Some(id));
+        assert_eq!((identity.pod.as_deref(), identity.run.as_deref()), (Some(uid), Some("a1b2c3d4")));
+        let labels = identity.labels(&NameTable::default());
         assert_eq!(labels.as_str(), r#"app="detector",container="adbbece5a3fa",run_id="a1b2c3d4""#);
         assert_eq!(AppIdentity::from_process(folder.path(), 8).app, "unknown");
     }

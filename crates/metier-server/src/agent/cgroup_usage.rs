@@ -1,7 +1,7 @@
-//! What a group uses: its files held open between scrapes, and what they say now.
+//! Resource use of a cgroup. Its files stay open between scrapes.
 //!
-//! A value that the host does not offer is `None` and has no series. On version 1 some things come from the version 2
-//! tree beside it where the runtime made the group there too (pressure).
+//! A value that the host does not offer is `None` and has no series. On cgroup v1, pressure comes
+//! from the v2 tree if the runtime made the group there too.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use metier_linux::kernel_file::{self, keyed_value, pressure_micros};
 use metier_types::{Bytes, Seconds};
 
-/// How long limits of a group are believed; they change only when somebody changes them.
+/// How long cached limits are used; limits rarely change.
 const LIMITS_CACHE_TIME: Duration = Duration::from_secs(30);
-/// Largest file that is read; a list of processes may be long.
+/// Largest file that is read; a process list may be long.
 const MAX_FILE_BYTES: usize = 1 << 20;
-/// Ticks of a second in `cpuacct.stat`; the kernel shows these to programs whatever it uses itself.
+/// Ticks per second in `cpuacct.stat`: the kernel's USER_HZ, whatever its own timer rate is.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Folders of one group, hierarchy by hierarchy.
@@ -36,7 +36,7 @@ pub struct CgroupFolders {
 }
 
 impl CgroupFolders {
-    /// The place of a hierarchy by the name of its controller, or `v2`.
+    /// The folder of a hierarchy, by the name of its controller or `v2`.
     pub fn folder_mut(&mut self, controller: &str) -> Option<&mut Option<PathBuf>> {
         Some(match controller {
             "v2" => &mut self.v2,
@@ -50,46 +50,46 @@ impl CgroupFolders {
     }
 }
 
-/// What a group uses now, and used so far.
+/// Current and accumulated resource use of a group.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CgroupUsage {
     pub cpu: Option<Seconds>,
-    /// CPU time in programs.
+    /// CPU time in user mode.
     pub user: Option<Seconds>,
-    /// CPU time in the kernel.
+    /// CPU time in kernel mode.
     pub system: Option<Seconds>,
-    /// Periods of the CPU limit that had work.
+    /// Periods of the CPU quota in which the group ran.
     pub periods: Option<u64>,
-    /// Of those, the ones in which the limit held it back.
+    /// Of those periods, the throttled ones.
     pub throttled_periods: Option<u64>,
-    /// Time for which the limit held it back.
+    /// Time for which the quota throttled the group.
     pub throttled: Option<Seconds>,
     /// CPU limit in cores.
     pub cpu_limit: Option<f64>,
-    /// Time in which some task waited for a core, for memory, for IO.
+    /// Time in which some task waited for a core, for memory, for IO (pressure stall information).
     pub pressure: [Option<Seconds>; 3],
     pub memory: Option<Bytes>,
     pub memory_peak: Option<Bytes>,
     pub anonymous: Option<Bytes>,
     pub file: Option<Bytes>,
-    /// Memory without the page cache that was not used lately.
+    /// Memory without inactive page cache.
     pub working_set: Option<Bytes>,
     pub memory_limit: Option<Bytes>,
     /// Page faults that waited for IO.
     pub major_faults: Option<u64>,
-    /// Processes killed for want of memory.
+    /// Processes killed for lack of memory.
     pub oom_kills: Option<u64>,
-    /// Bytes that devices read.
+    /// Bytes read from devices.
     pub read: Option<Bytes>,
-    /// Bytes that devices wrote.
+    /// Bytes written to devices.
     pub written: Option<Bytes>,
     pub processes: Option<u64>,
     pub threads: Option<u64>,
-    /// First process, to find the network by.
+    /// First process; it leads to the network namespace.
     pub first_process: Option<u32>,
 }
 
-/// How many files may be held open. Beyond it they are opened for each reading.
+/// Number of files that may stay open. Beyond it, files are opened for each reading.
 #[derive(Debug)]
 pub struct OpenFileBudget {
     left: usize,
@@ -133,7 +133,7 @@ impl CgroupFile {
     }
 }
 
-/// The whole text of a file, read into a buffer that is used for all of them.
+/// Reads the whole text of a file into a buffer that all files share.
 pub fn read_file_text<'b>(file: &File, buffer: &'b mut Vec<u8>) -> Option<&'b str> {
     if buffer.len() < 16 << 10 {
         buffer.resize(16 << 10, 0);
@@ -142,7 +142,7 @@ pub fn read_file_text<'b>(file: &File, buffer: &'b mut Vec<u8>) -> Option<&'b st
     loop {
         let got = file.read_at(&mut buffer[length..], length as u64).ok()?;
         length += got;
-        // The kernel gives lists in pieces of about a page: only nothing more means the end.
+        // The kernel gives lists in pieces of about a page, so only an empty read means the end.
         if got == 0 || (length < 3500) {
             break;
         }
@@ -177,12 +177,12 @@ pub struct CgroupReader {
 }
 
 impl CgroupReader {
-    /// Opens what the group has; the list of its processes only if `processes`.
+    /// Opens the files of the group; its process list only if `processes` is set.
     pub fn open(folders: &CgroupFolders, processes: bool, budget: &mut OpenFileBudget) -> Self {
         let CgroupFolders { v2, cpu, cpuacct, memory, pids, blkio } = folders;
         let mut open = |folder: &Option<PathBuf>, name: &str| CgroupFile::open(folder.as_ref(), name, budget);
-        // Beside version 1 a runtime may have made the version 2 group and left its processes elsewhere: the hierarchy
-        // that keeps the account is believed.
+        // Beside v1, a runtime may create the v2 group and leave its processes elsewhere. The
+        // hierarchy with the CPU account is used.
         let cpu_v2 = if cpuacct.is_some() { None } else { open(v2, "cpu.stat") };
         let lists = [pids, memory, cpuacct, v2];
         Self {
@@ -208,7 +208,7 @@ impl CgroupReader {
         }
     }
 
-    /// Gives back what it holds of the budget.
+    /// Returns its share of the budget.
     pub fn close(self, budget: &mut OpenFileBudget) {
         let [a, b, c] = &self.pressure;
         let probes = [
@@ -231,7 +231,7 @@ impl CgroupReader {
         budget.left += probes.into_iter().flatten().filter(|probe| probe.held.is_some()).count();
     }
 
-    /// What the group uses now.
+    /// Reads the current resource use.
     pub fn read_usage(&mut self, buffer: &mut Vec<u8>) -> CgroupUsage {
         let mut usage = CgroupUsage::default();
         (usage.cpu_limit, usage.memory_limit) = self.read_limits(buffer);
@@ -251,7 +251,8 @@ impl CgroupReader {
         }
         if let Some(text) = self.processes.as_ref().and_then(|probe| probe.read_text(buffer)) {
             usage.first_process = text.lines().find_map(|line| line.parse().ok());
-            // None of its own but some below: who counts them would have to walk through all of it.
+            // The group has no process of its own, but groups below it have. Counting them would
+            // need a walk through the subtree.
             let count = text.lines().count() as u64;
             usage.processes =
                 (count > 0 || usage.threads.is_none_or(|threads| threads == 0)).then_some(count);
@@ -279,7 +280,7 @@ impl CgroupReader {
         if let Some(nanos) = self.cpuacct.as_ref().and_then(|probe| probe.read_number(buffer)) {
             usage.cpu = Some(Seconds::from_nanos(nanos));
         }
-        // Only a limit throttles: the file of a group without one is not worth its reading.
+        // Only a quota throttles, so a group without one does not need this file read.
         let throttling = self.throttling.as_ref().filter(|_| usage.cpu_limit.is_some());
         if let Some(text) = throttling.and_then(|probe| probe.read_text(buffer)) {
             usage.periods = keyed_value(text, "nr_periods");
@@ -340,7 +341,7 @@ impl CgroupReader {
                 quota.zip(period).map(|(quota, period)| quota as f64 / period as f64)
             }
         };
-        // "No limit" is `max` on version 2 and a number beyond all memories on version 1.
+        // "No limit" is `max` on v2 and a number larger than any memory on v1.
         let memory = number(
             text(&folders.memory, "memory.limit_in_bytes").or_else(|| text(&folders.v2, "memory.max")),
         )
@@ -364,7 +365,7 @@ fn device_bytes_v2(text: &str) -> (u64, u64) {
     sums
 }
 
-/// The same of version 1: `8:0 Read 1`.
+/// The same for version 1: `8:0 Read 1`.
 fn device_bytes_v1(text: &str) -> (u64, u64) {
     let mut sums = (0u64, 0u64);
     for line in text.lines() {
@@ -380,11 +381,12 @@ fn device_bytes_v1(text: &str) -> (u64, u64) {
     sums
 }
 
-/// Raises the limit of open files as far as it goes; gives how many may be held.
+/// Raises the limit of open files as far as possible; returns how many files may stay open.
 pub fn raise_open_file_limit(proc: &Path) -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // More than this is never needed; some hosts allow a billion, and programs that walk over all would take long.
+    // More is never needed. Some hosts allow a billion, which slows programs that loop over all
+    // descriptors.
     let want = limit.maximum.unwrap_or(u64::MAX).min(16_384);
     if limit.current.is_some_and(|current| current < want) {
         let raised = Rlimit { current: Some(want), maximum: limit.maximum };
@@ -394,7 +396,7 @@ pub fn raise_open_file_limit(proc: &Path) -> usize {
     }
     let now = getrlimit(Resource::Nofile).current.unwrap_or(want).min(want);
     let most = kernel_file::read_number(proc.join("sys/fs/file-max")).unwrap_or(u64::MAX) / 4;
-    // A quarter stays for connections, sockets and what is opened for a moment.
+    // A quarter stays for connections, sockets and short-lived files.
     usize::try_from((now - now / 4).min(most)).unwrap_or(0)
 }
 

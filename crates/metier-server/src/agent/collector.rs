@@ -1,4 +1,4 @@
-//! Everything that the agent reads, and the page that it makes of it. It blocks; one page is made at a time.
+//! All sources of the agent, and the page made from them. Calls block; one page is made at a time.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ use super::metrics_page::{self, AgentStats};
 use super::name_resolver::NameResolver;
 use crate::error::Error;
 
-/// Everything that the agent reads.
+/// All sources of the agent.
 pub struct AgentCollector {
     groups: GroupTracker,
     processes: ProcessScanner,
@@ -33,7 +33,7 @@ pub struct AgentCollector {
 }
 
 impl AgentCollector {
-    /// Opens what the host has.
+    /// Opens the sources that the host has.
     pub fn new(config: &mut AgentConfig) -> Result<Self, Error> {
         let roots = &config.roots;
         let device = metier_device::identity::identify_device(roots, config.data.as_deref())
@@ -55,7 +55,7 @@ impl AgentCollector {
             names: NameResolver::start(std::mem::take(&mut config.sources)),
             load: HostLoadMetrics::new(roots, config.node.as_deref().unwrap_or(&device.name)),
             sheet: DeviceMetrics::new(roots, device, config.node.clone(), config.location.clone()),
-            // Only a Jetson has series of its own; what others show is in theirs.
+            // Only a Jetson has board series; other boards are covered by the device series.
             board: Some(LocalBoard::open(roots)).filter(|board| board.kind == boards::BoardKind::Jetson),
             own: AgentStats { version: config.version.clone(), started, ..AgentStats::default() },
             buffer: Vec::new(),
@@ -72,7 +72,7 @@ impl AgentCollector {
         self.processes.scan(&mut self.buffer);
         self.sheet.read();
 
-        // About as large as the one before, which grows only with what runs.
+        // The page is about as large as the last one.
         let mut text = String::new();
         text.reserve(self.own.last_bytes as usize + (8 << 10));
         let mut out = MetricsPage::with_buffer(format, text);
@@ -100,7 +100,8 @@ impl AgentCollector {
         text
     }
 
-    /// Closes the files of groups if nobody asked for a page of late: they would keep what is gone from going.
+    /// Closes the files of groups if no page was requested lately: open files keep removed groups
+    /// alive.
     pub fn close_files_if_idle(&mut self, idle: std::time::Duration) {
         if self.last.is_some_and(|last| last.elapsed() > idle) {
             self.groups.close_files();
@@ -110,15 +111,15 @@ impl AgentCollector {
     }
 }
 
-/// Writes a board under the names of jetson-exporter.
+/// Writes a board under the metric names of jetson-exporter.
 fn write_jetson_metrics(board: &boards::BoardSnapshot, updated: UtcTimestamp, page: &mut MetricsPage) {
     let series = boards::jetson_exporter::board_series(board, updated);
     for family in series.chunk_by(|a, b| a.name == b.name) {
         let mut out = page.begin_family(family[0].name, MetricKind::Gauge, family[0].help);
-        for one in family {
-            match &one.label {
-                Some((name, value)) => out.add_sample(&[(*name, value.as_str())], one.value),
-                None => out.add_sample(&(), one.value),
+        for sample in family {
+            match &sample.label {
+                Some((name, value)) => out.add_sample(&[(*name, value.as_str())], sample.value),
+                None => out.add_sample(&(), sample.value),
             }
         }
     }

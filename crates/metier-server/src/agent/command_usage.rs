@@ -1,11 +1,11 @@
 //! Processes by command: CPU time, memory, threads, IO.
 //!
-//! A pid is no label unless it was asked for: it would make a new series for each process that ever ran. Counters are
-//! sums of what each process grew by between two scans, so they never fall when a process ends; what it used after the
-//! last scan is not in them. Shown are those that lead by CPU time of late or by memory; one that falls behind stays for a
-//! while, so that series do not flicker.
+//! A pid becomes a label only on request, since each process would add a series. Counters sum the
+//! growth of each process between two scans, so they never fall when a process ends. Use after a
+//! process's last scan is not counted. The page shows the leading commands by recent CPU time or by
+//! memory. A command that falls behind stays for some scans, so that series do not flicker.
 //!
-//! Bounded: processes of a scan, commands shown. Kernel threads are one command.
+//! Bounded: processes of a scan, commands shown. Kernel threads count as one command.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,29 +17,29 @@ use metier_types::{Bytes, Seconds};
 
 use super::cgroup_usage;
 
-/// Processes of a scan.
+/// Most processes of a scan.
 const MAX_PROCESSES: usize = 32_768;
-/// Commands with more processes than this have no IO figures: reading them would cost too much.
+/// Commands with more processes than this have no IO figures; reading them would cost too much.
 const MAX_IO_PROCESSES: u64 = 32;
 /// Scans for which a command stays after it fell behind.
 const SHOWN_SCANS: u32 = 20;
-/// What of the CPU time of earlier scans counts in the ranking.
+/// Weight of earlier scans' CPU time in the ranking.
 const CPU_TIME_DECAY: f64 = 0.9;
-/// The command of all kernel threads.
+/// Command name for all kernel threads.
 const KERNEL_COMMAND: &str = "[kernel]";
 
-/// What a command uses.
+/// Resource use of a command.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CommandUsage {
-    /// Its name, as the kernel cuts it.
+    /// Its name, truncated by the kernel.
     pub name: String,
     /// Its pid, if processes are shown one by one.
     pub pid: Option<u32>,
-    /// CPU time in programs.
+    /// CPU time in user mode.
     pub user: Seconds,
-    /// CPU time in the kernel.
+    /// CPU time in kernel mode.
     pub system: Seconds,
-    /// Resident memory; what processes share is counted with each.
+    /// Resident memory; shared pages count for each process.
     pub resident: Bytes,
     pub processes: u64,
     pub threads: u64,
@@ -92,7 +92,8 @@ pub struct ProcessScanner {
 }
 
 impl ProcessScanner {
-    /// Those below a `/proc`; `most` commands by CPU time and as many by memory are shown.
+    /// Scans the processes below a `/proc`; shows `most` commands by CPU time and as many by
+    /// memory.
     pub fn new(proc: PathBuf, most: usize, by_pid: bool) -> Self {
         Self {
             proc,
@@ -109,7 +110,7 @@ impl ProcessScanner {
         }
     }
 
-    /// Looks at every process.
+    /// Scans all processes.
     pub fn scan(&mut self, buffer: &mut Vec<u8>) {
         self.scan += 1;
         (self.left_out, self.total) = (0, 0);
@@ -123,7 +124,7 @@ impl ProcessScanner {
                 continue;
             }
             let stat = proc_stat::read_into(&self.proc, pid, buffer);
-            // A process that has ended and waits for its parent uses nothing.
+            // A zombie uses nothing.
             let Some(stat) = stat.filter(|stat| !stat.has_ended()) else { continue };
             self.total += 1;
             self.account_process(pid, &stat);
@@ -132,7 +133,7 @@ impl ProcessScanner {
         self.seen.retain(|_, seen| seen.scan == scan);
         self.rank_commands();
         self.read_io(buffer);
-        // Who is not shown and has no process any more is forgotten.
+        // Drop commands that are not shown and have no process left.
         self.accounts.retain(|_, account| account.shown > 0 || account.processes > 0);
     }
 
@@ -151,14 +152,14 @@ impl ProcessScanner {
                 let grown = (user.saturating_sub(seen.user), system.saturating_sub(seen.system));
                 (seen.user, seen.system, seen.scan) = (user, system, self.scan);
                 if !is_named(&seen.account) {
-                    // It became another program.
+                    // The process ran exec and has a new name.
                     seen.account = if own { format!("{pid} {name}").into() } else { name.into() };
                 }
                 (grown, seen.account.clone())
             }
             None => {
                 let text = if own { format!("{pid} {name}").into() } else { Arc::from(name) };
-                // One text for all processes of a command.
+                // All processes of a command share one name string.
                 let account = self
                     .accounts
                     .get_key_value(&text)
@@ -185,7 +186,7 @@ impl ProcessScanner {
         account.threads += stat.threads;
     }
 
-    /// Chooses who is shown.
+    /// Chooses the commands that are shown.
     fn rank_commands(&mut self) {
         let mut by_cpu: Vec<(f64, Arc<str>)> =
             self.accounts.iter().map(|(name, account)| (account.recent, name.clone())).collect();
@@ -200,7 +201,7 @@ impl ProcessScanner {
                 account.shown = SHOWN_SCANS;
             }
         }
-        // Those that only stay go first when there are too many, the longest behind first.
+        // Where too many are shown, drop the trailing commands first, longest behind first.
         let mut shown: Vec<(u32, Arc<str>)> = self
             .accounts
             .iter()
@@ -224,7 +225,7 @@ impl ProcessScanner {
                 continue;
             }
             let path = self.proc.join(pid.to_string()).join("io");
-            // Only root may read those of others.
+            // Only root may read the IO figures of other users.
             let Ok(file) = File::open(path) else { continue };
             let Some(now) = cgroup_usage::read_file_text(&file, buffer).and_then(device_bytes) else {
                 continue;
@@ -236,7 +237,7 @@ impl ProcessScanner {
         }
     }
 
-    /// Those that are shown, by name.
+    /// The shown commands, by name.
     pub fn commands(&self) -> Vec<CommandUsage> {
         let seconds = |ticks: u64| Seconds(ticks as f64 / self.tick);
         let mut commands: Vec<CommandUsage> = self
@@ -276,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// A process in a `/proc` of our own: pid, name, ticks, pages.
+    /// A process in a simulated `/proc`: pid, name, ticks, pages.
     fn process(proc: &std::path::Path, pid: u32, name: &str, started: u64, ticks: u64, pages: u64) {
         let folder = proc.join(pid.to_string());
         fs::create_dir_all(&folder).unwrap();
@@ -287,7 +288,7 @@ mod tests {
         fs::write(folder.join("io"), format!("rchar: 1\nread_bytes: {ticks}\nwrite_bytes: 7\n")).unwrap();
     }
 
-    fn one<'a>(commands: &'a [CommandUsage], name: &str) -> &'a CommandUsage {
+    fn command<'a>(commands: &'a [CommandUsage], name: &str) -> &'a CommandUsage {
         commands.iter().find(|command| command.name == name).unwrap()
     }
 
@@ -301,7 +302,7 @@ mod tests {
         let tick = processes.tick;
         processes.scan(&mut Vec::new());
         let commands = processes.commands();
-        let worker = one(&commands, "worker");
+        let worker = command(&commands, "worker");
         assert_eq!((worker.user, worker.processes, worker.threads), (Seconds(400.0 / tick), 2, 6));
         assert_eq!(worker.resident, Bytes(3 * processes.page));
         assert_eq!(worker.io, Some((Bytes(400), Bytes(14))));
@@ -309,20 +310,20 @@ mod tests {
         fs::remove_dir_all(proc.join("11")).unwrap();
         process(proc, 10, "worker", 5, 150, 2);
         processes.scan(&mut Vec::new());
-        let worker = one(&processes.commands(), "worker").clone();
+        let worker = command(&processes.commands(), "worker").clone();
         assert_eq!((worker.user, worker.processes), (Seconds(450.0 / tick), 1));
         assert_eq!(worker.io, Some((Bytes(450), Bytes(14))));
 
-        // The pid again, but of another process.
+        // The pid is reused by another process.
         process(proc, 10, "worker", 99, 20, 2);
         processes.scan(&mut Vec::new());
-        assert_eq!(one(&processes.commands(), "worker").user, Seconds(470.0 / tick));
+        assert_eq!(command(&processes.commands(), "worker").user, Seconds(470.0 / tick));
 
-        // It becomes another program: from then on that one grows.
+        // The process runs exec; from then on the new name grows.
         process(proc, 10, "other", 99, 25, 2);
         processes.scan(&mut Vec::new());
-        assert_eq!(one(&processes.commands(), "worker").user, Seconds(470.0 / tick));
-        assert_eq!(one(&processes.commands(), "other").user, Seconds(5.0 / tick));
+        assert_eq!(command(&processes.commands(), "worker").user, Seconds(470.0 / tick));
+        assert_eq!(command(&processes.commands(), "other").user, Seconds(5.0 / tick));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the agent is told at its start, and its bounds.
+//! Configuration of the agent, and its bounds.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -11,34 +11,34 @@ use super::name_resolver::NameSource;
 use crate::error::Error;
 use crate::http::config::HttpConfig;
 
-/// Where the agent listens unless told otherwise.
+/// Default listen address of the agent.
 pub const DEFAULT_LISTEN_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7003);
 
-/// Where applications are listened to unless told otherwise.
+/// Default socket for messages of applications.
 pub const DEFAULT_APP_SOCKET: &str = "/run/metier/live_metrics.sock";
 
-/// What the agent is told at its start.
+/// Configuration of the agent.
 pub struct AgentConfig {
-    /// Address, token, open doors, limits of connections.
+    /// Address, token, open interfaces, limits of connections.
     pub server: HttpConfig,
     /// Version of the program, for `metier_build_info`.
     pub version: String,
-    /// Where the kernel's file systems of the host are mounted.
+    /// Where the host's kernel file systems are mounted.
     pub roots: KernelRoots,
-    /// Folder in which an identity is kept where the device has none.
+    /// Folder for an identity, used where the device has none.
     pub data: Option<PathBuf>,
-    /// What the node is called; the host's name, unless said.
+    /// Name of the node; the host name by default.
     pub node: Option<String>,
-    /// Where the node stands; it is never looked up.
+    /// Location of the node, from the configuration; it is never looked up.
     pub location: Option<NodeLocation>,
-    /// Who knows the names of containers and pods.
+    /// Sources of container and pod names.
     pub sources: Vec<Box<dyn NameSource>>,
-    /// Where applications are listened to.
+    /// Sockets for messages of applications.
     pub sockets: Vec<PathBuf>,
-    /// Whether processes are shown one by one instead of by command.
+    /// Show processes one by one instead of by command.
     pub by_pid: bool,
-    /// A page that is younger than this is given again instead of being made anew.
+    /// A page younger than this is served again.
     pub fresh: Duration,
     pub bounds: AgentLimits,
 }
@@ -62,7 +62,7 @@ impl Default for AgentConfig {
 }
 
 impl AgentConfig {
-    /// What stands against starting with it.
+    /// Checks the configuration before the start.
     pub fn check(&self) -> Result<(), Error> {
         self.server.check_open()?;
         if self.server.token.is_none() && !self.server.is_open("metrics") {
@@ -72,7 +72,7 @@ impl AgentConfig {
     }
 }
 
-/// Where a node stands.
+/// Location of a node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeLocation {
     pub city: String,
@@ -82,19 +82,19 @@ pub struct NodeLocation {
     pub longitude: String,
 }
 
-/// How much the agent shows at most. What is beyond is left out and counted.
+/// Bounds of what the agent shows. Everything beyond them is left out and counted.
 #[derive(Debug, Clone)]
 pub struct AgentLimits {
     pub containers: usize,
     pub pods: usize,
     pub runs: usize,
     pub units: usize,
-    /// Commands by CPU time, and as many by memory.
+    /// Most commands by CPU time, and as many by memory.
     pub commands: usize,
-    /// Metrics of each application.
+    /// Most metrics of each application.
     pub metrics_per_app: usize,
     pub apps: usize,
-    /// Folders of a walk through one hierarchy.
+    /// Most folders of a walk through one hierarchy.
     pub folders: usize,
 }
 
@@ -114,7 +114,7 @@ impl Default for AgentLimits {
 }
 
 impl AgentLimits {
-    /// That of a sort of groups.
+    /// Most groups of a kind.
     pub const fn max_groups(&self, sort: GroupKind) -> usize {
         match sort {
             GroupKind::Container => self.containers,

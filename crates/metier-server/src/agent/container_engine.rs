@@ -1,7 +1,7 @@
-//! Names from a container engine with Docker's interface (Docker, Podman), over its socket.
+//! Names from a container engine with Docker's API (Docker, Podman), over its unix socket.
 //!
-//! One request names up to fifty containers. It is plain HTTP/1.0, so that the answer ends with the connection; it has
-//! a time limit and a bound.
+//! One request names up to fifty containers. It is plain HTTP/1.0, so the response ends with the
+//! connection. Time and size are bounded.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -12,12 +12,12 @@ use serde::Deserialize;
 
 use super::name_resolver::{ContainerName, NameRequest, NameSource, PodName, ResolvedNames};
 
-/// Containers of one request.
+/// Containers per request.
 const MAX_CONTAINERS_PER_REQUEST: usize = 50;
-/// How long the engine may take.
+/// Time limit of the engine.
 const ENGINE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_RESPONSE_BYTES: u64 = 8 << 20;
-/// Label of containers that belong to a run of ours.
+/// Label of containers that metier started for a run.
 const RUN_LABEL: &str = "metier.run";
 
 #[derive(Debug)]
@@ -31,13 +31,14 @@ impl EngineNameSource {
         Self { socket: socket.into() }
     }
 
-    /// The socket that `DOCKER_HOST` names, else one where an engine usually listens. An engine elsewhere knows nothing of this node's containers.
+    /// The socket in `DOCKER_HOST`, else a default socket. An engine on another host does not run
+    /// this node's containers.
     pub fn discover() -> Option<PathBuf> {
         let host = std::env::var("DOCKER_HOST").unwrap_or_default();
         host.strip_prefix("unix://").map(PathBuf::from).or_else(Self::find_default_socket)
     }
 
-    /// Sockets where an engine usually listens, of those that are there.
+    /// The first default socket that exists.
     fn find_default_socket() -> Option<PathBuf> {
         ["/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock"]
             .into_iter()
@@ -97,7 +98,7 @@ fn add_container_names(engine_container: EngineContainer, found: &mut ResolvedNa
     ));
 }
 
-/// The body of an answer with status 200.
+/// The body of a response with status 200.
 fn http_get(socket: &Path, target: &str) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = UnixStream::connect(socket).map_err(failed)?;
@@ -141,7 +142,7 @@ mod tests {
         (folder, server, EngineNameSource::at_socket(path))
     }
 
-    fn wanted() -> NameRequest {
+    fn name_request() -> NameRequest {
         NameRequest { containers: vec!["abc".into(), "def".into()], pods: vec![] }
     }
 
@@ -157,7 +158,7 @@ Content-Type: application/json
             String::from_utf8_lossy(answer).replace("\n\n", "\r\n\r\n").into_bytes().into_boxed_slice(),
         );
         let (_folder, server, mut engine) = answering(answer);
-        let found = engine.look_up(&wanted()).unwrap();
+        let found = engine.look_up(&name_request()).unwrap();
         let request = server.join().unwrap();
         assert!(
             request.starts_with(
@@ -189,12 +190,12 @@ Content-Type: application/json
     #[test]
     fn an_engine_that_is_not_there_or_talks_nonsense_is_an_error_with_its_socket() {
         let mut gone = EngineNameSource::at_socket("/nowhere/engine.sock");
-        assert!(gone.look_up(&wanted()).unwrap_err().contains("/nowhere/engine.sock"));
+        assert!(gone.look_up(&name_request()).unwrap_err().contains("/nowhere/engine.sock"));
         for answer in
             [&b"HTTP/1.0 500 Oh\r\n\r\n{}"[..], b"HTTP/1.0 200 OK\r\n\r\n{\"a\":1}", b"SSH-2.0", b""]
         {
             let (_folder, server, mut engine) = answering(answer);
-            let error = engine.look_up(&wanted()).unwrap_err();
+            let error = engine.look_up(&name_request()).unwrap_err();
             assert!(error.contains("engine.sock"), "{error}");
             server.join().unwrap();
         }

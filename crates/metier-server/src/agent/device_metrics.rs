@@ -1,10 +1,11 @@
-//! This device under the `char_node_*` names of EdgeCloud-Mon's char_agent, so that what reads those goes on working.
+//! This device under the `char_node_*` metric names of EdgeCloud-Mon's char_agent, so that its
+//! clients go on working.
 //!
-//! Names, labels and units are that program's. Where it is wrong it is not followed: the uuid is this device's own and
-//! stays the same, watts are measured between two scrapes or absent, nothing is asked over a network (the place is
-//! what the configuration says), and every board has a page.
+//! Names, labels and units are that program's. Its errors are not repeated: the uuid is stable and
+//! belongs to this device. Watts are measured between two scrapes or absent. Nothing is requested
+//! over a network; the location comes from the configuration. Every board has a page.
 //!
-//! What does not change is read once; battery and watts at each scrape.
+//! Constant facts are read once, battery and watts at each scrape.
 
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ struct GpuLabels {
     id: String,
 }
 
-/// What the device is.
+/// Facts about the device.
 pub struct DeviceMetrics {
     common: RenderedLabels,
     device: Device,
@@ -39,7 +40,7 @@ pub struct DeviceMetrics {
 }
 
 impl DeviceMetrics {
-    /// Reads what does not change.
+    /// Reads the constant facts.
     pub fn new(
         roots: &KernelRoots,
         device: Device,
@@ -61,7 +62,7 @@ impl DeviceMetrics {
         let batteries = supplies
             .map(|entry| entry.path())
             .filter(|path| kernel_file::read_text(path.join("type")).is_some_and(|kind| kind == "Battery"))
-            // Those of mice and keyboards say so.
+            // Batteries of mice and keyboards have the scope `Device`.
             .filter(|path| kernel_file::read_text(path.join("scope")).is_none_or(|scope| scope != "Device"))
             .take(8)
             .collect();
@@ -89,7 +90,7 @@ impl DeviceMetrics {
         sheet
     }
 
-    /// Energy of the processor so far.
+    /// Accumulated energy of the processor.
     fn processor_joules(&self) -> Option<f64> {
         let (meters, _) = self.meters.usage();
         let of = |meter: &&metier_types::EnergyMeterReading| {
@@ -107,7 +108,7 @@ impl DeviceMetrics {
         let now = Instant::now();
         if let Some((then, before)) = self.last {
             let seconds = (now - then).as_secs_f64();
-            // Over less than this the counter's own steps would show.
+            // Below this, the counter's resolution would show.
             if seconds < 0.2 {
                 return;
             }
@@ -194,13 +195,13 @@ impl DeviceMetrics {
     }
 }
 
-/// The model without what differs between two boards of it: `Raspberry Pi 4 Model B`, `NVIDIA Jetson Nano`.
+/// The model without revision and variant: `Raspberry Pi 4 Model B`, `NVIDIA Jetson Nano`.
 fn board_model_name(product: &str) -> String {
     let name = product.split(" Rev ").next().unwrap_or(product);
     name.replace("Developer Kit", "").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The names of py-cpuinfo, which the original shows.
+/// Architecture names of py-cpuinfo, which char_agent shows.
 fn py_cpuinfo_architecture(name: &str) -> &str {
     match name {
         "x86_64" => "X86_64",
@@ -243,7 +244,7 @@ fn find_gpus(roots: &KernelRoots) -> Vec<GpuLabels> {
             id,
         });
     }
-    // A Jetson's is part of the chip and on no bus.
+    // A Jetson's GPU is part of the chip and on no bus.
     let compatible = std::fs::read(roots.proc.join("device-tree/compatible")).unwrap_or_default();
     let compatible = String::from_utf8_lossy(&compatible).into_owned();
     if found.is_empty() && compatible.contains("nvidia,tegra") {
@@ -270,7 +271,7 @@ fn find_gpus(roots: &KernelRoots) -> Vec<GpuLabels> {
             continue;
         }
         let device = kernel_file::read_text(card.join("device/device")).unwrap_or_default();
-        // Beside the processor on its own bus it shares the memory; behind a bridge it has its own.
+        // A GPU on the processor's own bus shares its memory; a GPU behind a bridge has its own.
         let sort = if id.contains(":00:") { "integrated" } else { "dedicated" };
         let maker = match vendor.as_str() {
             "0x10de" => "nvidia.com",
@@ -334,8 +335,8 @@ mod tests {
             ..Default::default()
         };
         let scrape = page(&roots, Some(place));
-        let one = |name: &str| scrape.family(name).unwrap_or_else(|| panic!("{name}")).samples[0].clone();
-        let model = one("char_node_device_model");
+        let sample = |name: &str| scrape.family(name).unwrap_or_else(|| panic!("{name}")).samples[0].clone();
+        let model = sample("char_node_device_model");
         assert_eq!(
             (model.label("char_node_device_model_name"), model.value),
             (Some("NVIDIA Jetson Nano"), 1.0)
@@ -345,14 +346,14 @@ mod tests {
             (Some("edge-1"), Some("Computer"))
         );
         assert!(model.label("char_node_uuid").unwrap().starts_with("device-"));
-        let battery = one("char_node_battery");
+        let battery = sample("char_node_battery");
         assert_eq!((battery.label("char_node_plugged_battery"), battery.value), (Some("true"), 87.0));
-        assert_eq!(one("char_node_ram_total_bytes").value, 4096.0);
-        assert!(one("char_node_cpu_total_cores").label("char_node_bits").is_some());
-        assert_eq!(one("char_node_location").label("char_node_city"), Some("Pisa"));
-        assert!(one("char_node_disk_total_size").value > 0.0);
-        assert_eq!(one("char_node_os").label("char_node_os_version"), Some("6.1.0"));
-        let gpu = one("char_node_gpu");
+        assert_eq!(sample("char_node_ram_total_bytes").value, 4096.0);
+        assert!(sample("char_node_cpu_total_cores").label("char_node_bits").is_some());
+        assert_eq!(sample("char_node_location").label("char_node_city"), Some("Pisa"));
+        assert!(sample("char_node_disk_total_size").value > 0.0);
+        assert_eq!(sample("char_node_os").label("char_node_os_version"), Some("6.1.0"));
+        let gpu = sample("char_node_gpu");
         assert_eq!(
             (gpu.label("char_node_gpu_model"), gpu.label("char_node_gpu_type"), gpu.value),
             (Some("nvidia.com/Tegra-X1-Maxwell"), Some("integrated"), 1.0)

@@ -1,4 +1,4 @@
-//! Traffic of the network namespace that a group is in.
+//! Traffic of a group's network namespace.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,19 @@ pub struct NetworkTraffic {
     pub sent: [u64; 4],
 }
 
-/// How long a process is believed to be in the namespace in which it was found; almost none ever changes it.
+/// How long a cached namespace of a process is used; it almost never changes.
 const NAMESPACE_CACHE_TIME: Duration = Duration::from_secs(30);
 
-/// Where the network of a group is.
+/// Finds the network namespace of a group.
 #[derive(Debug, Default)]
 pub struct GroupNetwork {
-    /// Its first process, whether that is in the host's namespace, and when that was looked up.
+    /// Its first process, whether that is in the host's namespace, and the time of the lookup.
     place: Option<(u32, bool, Instant)>,
 }
 
 impl GroupNetwork {
-    /// The traffic of the namespace that a process is in; `None` if that is the host's, whose traffic is not the group's.
+    /// The traffic of a process's namespace; `None` for the host's namespace, since its traffic is
+    /// not the group's.
     pub fn read_traffic(
         &mut self,
         proc: &Path,
@@ -76,7 +77,7 @@ fn parse_net_dev(text: &str) -> Option<NetworkTraffic> {
     is_any.then_some(sum)
 }
 
-/// The network namespace of the host: that of its first process, else ours.
+/// The network namespace of the host: that of its first process, else the agent's own.
 pub fn host_network_namespace(proc: &Path) -> Option<PathBuf> {
     let of = |process: &str| std::fs::read_link(proc.join(process).join("ns/net")).ok();
     of("1").or_else(|| of("self"))
@@ -110,7 +111,7 @@ mod tests {
         let mut bytes = |process| {
             network.read_traffic(proc, process, Some(host), &mut buffer).map(|traffic| traffic.received[0])
         };
-        assert_eq!((bytes(7), bytes(7)), (None, None), "the host's traffic is nobody's");
+        assert_eq!((bytes(7), bytes(7)), (None, None), "the host's traffic belongs to no group");
         assert_eq!((bytes(8), bytes(8)), (Some(5), Some(5)));
         assert_eq!(bytes(7), None);
     }

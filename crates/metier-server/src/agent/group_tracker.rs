@@ -1,10 +1,10 @@
-//! The groups of this host that are somebody: containers, pods, runs of ours, units of systemd.
+//! The monitored cgroups of this host: containers, pods, metier's runs, systemd units.
 //!
-//! Found by walking the hierarchies at each scrape. A folder whose link count says that it has none below is not
-//! opened, and a path that was named before is not named again, so a walk costs about a microsecond a group. A group
-//! that comes back under its old path (a container that was started again) is told by its inode.
+//! Each scrape walks the hierarchies. A folder without subfolders, by its link count, is not
+//! opened. A path is identified only once. So a walk costs about a microsecond a group. A container
+//! that was restarted under its old path is detected by its inode.
 //!
-//! Bounded: folders of a walk, groups of each kind. What is left out is counted.
+//! Bounded: folders of a walk, groups of each kind. Groups that are left out are counted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
@@ -22,11 +22,11 @@ use super::config::AgentLimits;
 use super::group_network::{self, GroupNetwork, NetworkTraffic};
 use super::parallel::for_each_parallel;
 
-/// How deep groups inside groups are looked for.
+/// Deepest nesting of groups that is searched.
 const MAX_WALK_DEPTH: usize = 24;
 
 words! { (word, from_word)
-    /// What sorts of groups there are, in the order of the page; the word is that in names of metrics.
+    /// Kinds of groups, in the order of the page. The word is that in metric names.
     #[derive(Hash, PartialOrd, Ord)]
     pub enum GroupKind {
         Container = "container",
@@ -54,9 +54,9 @@ pub struct MonitoredGroup {
     /// Traffic of its network namespace.
     pub traffic: Option<NetworkTraffic>,
     pub labels: RenderedLabels,
-    /// Version of the names in its labels; 0 if they have not been written.
+    /// Version of the names in its labels; 0 before they are written.
     pub names_version: u64,
-    /// Its path, as it was first met.
+    /// Its path when it was first found.
     pub path: String,
     folders: CgroupFolders,
     meter: Option<CgroupReader>,
@@ -65,13 +65,13 @@ pub struct MonitoredGroup {
 }
 
 impl MonitoredGroup {
-    /// Whether it is a container that is in no pod.
+    /// Whether it is a container outside of any pod.
     fn is_standalone_container(&self) -> bool {
         matches!(self.named.kind, CgroupKind::Container(_)) && self.named.pod.is_none()
     }
 }
 
-/// The key of a group: a letter for its sort and its identifier.
+/// The key of a group: a letter for its kind and its identifier.
 pub type GroupKey = Arc<str>;
 
 #[derive(Debug)]
@@ -85,12 +85,12 @@ struct VisitedFolder {
 struct CgroupHierarchy {
     controllers: Vec<String>,
     point: PathBuf,
-    /// Whether it is walked; others are looked up by the paths found there.
+    /// Whether it is walked; other hierarchies are read at the paths found there.
     is_walked: bool,
     known: HashMap<String, VisitedFolder>,
 }
 
-/// All groups that are somebody.
+/// All monitored groups.
 #[derive(Debug)]
 pub struct GroupTracker {
     hierarchies: Vec<CgroupHierarchy>,
@@ -105,7 +105,7 @@ pub struct GroupTracker {
 }
 
 impl GroupTracker {
-    /// Those below these roots.
+    /// Tracks the groups below these roots.
     pub fn new(roots: &KernelRoots, bounds: AgentLimits, files: usize) -> Self {
         let top = CgroupMembership::hierarchy_roots(&roots.proc, &roots.sys);
         let accounts = ["memory", "cpuacct"];
@@ -157,12 +157,12 @@ impl GroupTracker {
         self.iter().filter(move |group| GroupKind::from_cgroup_kind(&group.named.kind) == sort)
     }
 
-    /// The groups, to write their labels.
+    /// The groups, mutable for writing their labels.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut MonitoredGroup> {
         self.found.values_mut()
     }
 
-    /// What the last walk left out, by sort.
+    /// Groups that the last walk left out, by kind.
     pub fn left_out(&self) -> &BTreeMap<&'static str, u64> {
         &self.left_out
     }
@@ -176,8 +176,8 @@ impl GroupTracker {
         }
     }
 
-    /// Walks the hierarchies and reads every group. Most of the time goes into the kernel's files, whose memory has gone
-    /// cold since the last page; so they are read by a few threads at once.
+    /// Walks the hierarchies and reads every group. Most of the time goes into kernel files whose
+    /// memory is cold since the last page, so a few threads read them in parallel.
     pub fn read_usage(&mut self) {
         self.walk_hierarchies();
         for group in self.found.values_mut().filter(|group| group.meter.is_none()) {
@@ -187,7 +187,7 @@ impl GroupTracker {
         let (proc, host) = (self.proc.as_path(), self.host_network.as_deref());
         for_each_parallel(self.found.values_mut().collect(), |group, buffer| {
             group.usage = group.meter.as_mut().map(|meter| meter.read_usage(buffer)).unwrap_or_default();
-            // The containers of a pod share its network: it is shown once, with the pod.
+            // The containers of a pod share its network, so it is shown once, with the pod.
             let process = group.usage.first_process.filter(|_| group.is_standalone_container());
             group.traffic =
                 process.and_then(|process| group.network.read_traffic(proc, process, host, buffer));
@@ -256,7 +256,8 @@ impl GroupTracker {
                 }
                 let child = format!("{path}/{name}");
                 self.visit_folder(at, &child, about.ino());
-                // Two links are itself and its name above: nothing is below. File systems that do not count say 1.
+                // Two links are the folder itself and its name above, so it has no subfolders. File
+                // systems that do not count links report 1.
                 if about.nlink() != 2 && depth + 1 < MAX_WALK_DEPTH {
                     stack.push((child, depth + 1));
                 }
@@ -264,7 +265,7 @@ impl GroupTracker {
         }
     }
 
-    /// A folder of a hierarchy was met.
+    /// Handles a folder of a hierarchy.
     fn visit_folder(&mut self, at: usize, path: &str, inode: u64) {
         let walk = self.walk;
         if self.is_stale_pod_folder(at, path) {
@@ -282,14 +283,15 @@ impl GroupTracker {
                 }
                 return;
             }
-            // Left out before, or gone from another hierarchy in the meantime: met as if for the first time.
+            // It was left out before, or vanished from another hierarchy meanwhile. Treat it as
+            // new.
         }
         let key = group_identity::identify_group(path).and_then(|named| self.add_group(at, path, named));
         self.hierarchies[at].known.insert(path.to_string(), VisitedFolder { inode, walk, key });
     }
 
-    /// Whether it is what is left of a pod that is over: on a host with both versions a kubelet that works with version 1 removes
-    /// its folders there, and forgets the one that the container runtime made in version 2.
+    /// Whether it is a leftover of a removed pod. On a host with both versions, a kubelet on v1
+    /// removes its v1 folders but not the v2 folder that the container runtime created.
     fn is_stale_pod_folder(&self, at: usize, path: &str) -> bool {
         let is_v2 = |hierarchy: &CgroupHierarchy| hierarchy.controllers.iter().any(|name| name == "v2");
         let has_v1 = self.hierarchies.iter().any(|other| other.is_walked && !is_v2(other));
@@ -304,7 +306,7 @@ impl GroupTracker {
             }),
         };
         let Some(key) = key.filter(|key| key.starts_with("p ")) else { return false };
-        // Version 1 is walked first: what is there is met by now.
+        // Version 1 is walked first, so its groups are already found.
         let is_met = self.found.get(&key).is_some_and(|group| group.walk == self.walk);
         let events = join_cgroup_path(&self.hierarchies[at].point, path).join("cgroup.events");
         !is_met && std::fs::read_to_string(events).is_ok_and(|text| text.contains("populated 0"))
@@ -322,7 +324,7 @@ impl GroupTracker {
         if !self.found.contains_key(&key) {
             let count = self.counts.entry(sort).or_default();
             if *count >= self.bounds.max_groups(sort) {
-                // Counted once, although several hierarchies have it.
+                // Count it once, although several hierarchies have it.
                 if self.hierarchies.iter().position(|h| h.is_walked) == Some(at) {
                     *self.left_out.entry(sort.word()).or_default() += 1;
                 }
@@ -353,7 +355,8 @@ impl GroupTracker {
             }
             for controller in &hierarchy.controllers {
                 if let Some(place) = group.folders.folder_mut(controller) {
-                    // In a pod's own tree a container is nearer than in one that holds a copy of the path.
+                    // A container in a pod's own tree takes precedence over one in a tree that
+                    // copies the path.
                     place.get_or_insert_with(|| folder.clone());
                 }
             }

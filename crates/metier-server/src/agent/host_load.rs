@@ -1,6 +1,7 @@
-//! How busy the device is: processor time by mode, memory and root file system, each with the node's name.
+//! Load of the device: processor time by mode, memory and root file system, each with the node's
+//! name.
 //!
-//! Under names of our own: where a node_exporter runs too, its series stay the only ones of their names.
+//! The metric names are metier's own, so that they do not clash with a node_exporter's.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use metier_linux::proc_stat::{self, CpuTimes};
 use metier_prom::{MetricKind, MetricsPage, RenderedLabels};
 use metier_types::Bytes;
 
-/// Where the figures are read.
+/// Sources of the load figures.
 pub struct HostLoadMetrics {
     common: RenderedLabels,
     proc: PathBuf,
@@ -17,7 +18,7 @@ pub struct HostLoadMetrics {
 }
 
 impl HostLoadMetrics {
-    /// For a node of that name.
+    /// For the node of this name.
     pub fn new(roots: &KernelRoots, node: &str) -> Self {
         Self {
             common: RenderedLabels::new().with_label("char_node_name", node),
@@ -26,7 +27,7 @@ impl HostLoadMetrics {
         }
     }
 
-    /// Reads and writes it all. What the host does not offer has no series.
+    /// Reads and writes all figures. A figure that the host does not offer has no series.
     pub fn write(&self, page: &mut MetricsPage) {
         let stat = std::fs::read_to_string(self.proc.join("stat")).unwrap_or_default();
         let help = "Time of all processors together, by mode.";
@@ -40,7 +41,7 @@ impl HostLoadMetrics {
         page.begin_family(
             "metier_device_memory_available_bytes",
             MetricKind::Gauge,
-            "Memory that a new program could have without swapping.",
+            "Memory available to a new program without swapping.",
         )
         .add_optional_sample(&self.common, available.map(|kilobytes| Bytes(kilobytes.saturating_mul(1024))));
         let (size, free) = match root_filesystem(&self.proc) {
@@ -66,7 +67,7 @@ impl HostLoadMetrics {
     }
 }
 
-/// The host's own root as its first process sees it, where we may look; else that beside its /proc.
+/// The host's root as its first process sees it, if permitted; else the root beside its /proc.
 pub fn root_filesystem(proc: &Path) -> Option<rustix::fs::StatVfs> {
     let beside = proc.parent().unwrap_or(Path::new("/"));
     rustix::fs::statvfs(proc.join("1/root/")).or_else(|_| rustix::fs::statvfs(beside)).ok()
@@ -99,9 +100,10 @@ mod tests {
         let idle = cpu.iter().find(|sample| sample.label("mode") == Some("idle")).unwrap();
         assert_eq!(idle.value, 5000.0 / rustix::param::clock_ticks_per_second() as f64);
         assert_eq!(idle.label("char_node_name"), Some("edge-1"));
-        let one = |name: &str| page.family(name).unwrap().samples[0].value;
-        assert_eq!(one("metier_device_memory_available_bytes"), 7.0 * 1024.0);
-        let (size, free) = (one("metier_device_disk_size_bytes"), one("metier_device_disk_available_bytes"));
+        let value = |name: &str| page.family(name).unwrap().samples[0].value;
+        assert_eq!(value("metier_device_memory_available_bytes"), 7.0 * 1024.0);
+        let (size, free) =
+            (value("metier_device_disk_size_bytes"), value("metier_device_disk_available_bytes"));
         assert!(size > 0.0 && free <= size);
     }
 }

@@ -1,4 +1,4 @@
-//! The agent's page: the table of what a group shows, and the writing of everything.
+//! The agent's page: the table of group metrics, and the writing of all metrics.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use super::group_tracker::{GroupKind, GroupTracker, MonitoredGroup};
 use super::name_resolver::{NameResolver, NameTable};
 use crate::process_usage;
 
-/// A figure of a group.
+/// A value of a group metric.
 enum GroupMetricValue {
     Seconds(Option<Seconds>),
     Bytes(Option<Bytes>),
@@ -19,10 +19,10 @@ enum GroupMetricValue {
     Number(Option<f64>),
 }
 
-/// One row of the table: what stands behind `metier_container_`, its kind, its meaning, and where it is.
+/// One row of the table: name after `metier_container_`, kind, help text, and how to read it.
 type GroupMetricRow = (&'static str, MetricKind, &'static str, fn(&MonitoredGroup) -> GroupMetricValue);
 
-/// What every group shows. Those that the host does not offer are not on the page.
+/// Metrics of every group. A metric that the host does not offer is not on the page.
 const GROUP_METRICS: [GroupMetricRow; 30] = [
     ("cpu_seconds_total", MetricKind::Counter, "CPU time, exact.", |g| {
         GroupMetricValue::Seconds(g.usage.cpu)
@@ -42,18 +42,21 @@ const GROUP_METRICS: [GroupMetricRow; 30] = [
     ("cpu_limit_cores", MetricKind::Gauge, "CPU limit in cores.", |g| {
         GroupMetricValue::Number(g.usage.cpu_limit)
     }),
-    ("cpu_periods_total", MetricKind::Counter, "Periods of the CPU limit in which there was work.", |g| {
+    ("cpu_periods_total", MetricKind::Counter, "Periods of the CPU limit in which the group ran.", |g| {
         GroupMetricValue::Count(g.usage.periods)
     }),
     (
         "cpu_throttled_periods_total",
         MetricKind::Counter,
-        "Periods in which the CPU limit held it back.",
+        "Periods in which the CPU limit throttled the group.",
         |g| GroupMetricValue::Count(g.usage.throttled_periods),
     ),
-    ("cpu_throttled_seconds_total", MetricKind::Counter, "Time for which the CPU limit held it back.", |g| {
-        GroupMetricValue::Seconds(g.usage.throttled)
-    }),
+    (
+        "cpu_throttled_seconds_total",
+        MetricKind::Counter,
+        "Time for which the CPU limit throttled the group.",
+        |g| GroupMetricValue::Seconds(g.usage.throttled),
+    ),
     ("cpu_pressure_seconds_total", MetricKind::Counter, "Time in which some task waited for a core.", |g| {
         GroupMetricValue::Seconds(g.usage.pressure[0])
     }),
@@ -74,28 +77,25 @@ const GROUP_METRICS: [GroupMetricRow; 30] = [
         GroupMetricValue::Bytes(g.usage.anonymous)
     }),
     ("memory_file_bytes", MetricKind::Gauge, "Page cache.", |g| GroupMetricValue::Bytes(g.usage.file)),
-    (
-        "memory_working_set_bytes",
-        MetricKind::Gauge,
-        "Memory without page cache that was not used lately.",
-        |g| GroupMetricValue::Bytes(g.usage.working_set),
-    ),
+    ("memory_working_set_bytes", MetricKind::Gauge, "Memory without inactive page cache.", |g| {
+        GroupMetricValue::Bytes(g.usage.working_set)
+    }),
     ("memory_limit_bytes", MetricKind::Gauge, "Memory limit.", |g| {
         GroupMetricValue::Bytes(g.usage.memory_limit)
     }),
     ("memory_major_faults_total", MetricKind::Counter, "Page faults that waited for IO.", |g| {
         GroupMetricValue::Count(g.usage.major_faults)
     }),
-    ("memory_oom_kills_total", MetricKind::Counter, "Processes killed for want of memory.", |g| {
+    ("memory_oom_kills_total", MetricKind::Counter, "Processes killed for lack of memory.", |g| {
         GroupMetricValue::Count(g.usage.oom_kills)
     }),
-    ("io_read_bytes_total", MetricKind::Counter, "Bytes that devices read.", |g| {
+    ("io_read_bytes_total", MetricKind::Counter, "Bytes read from devices.", |g| {
         GroupMetricValue::Bytes(g.usage.read)
     }),
     (
         "io_written_bytes_total",
         MetricKind::Counter,
-        "Bytes that devices wrote; with cgroup version 1 without what went through the page cache.",
+        "Bytes written to devices; with cgroup version 1 without writes through the page cache.",
         |g| GroupMetricValue::Bytes(g.usage.written),
     ),
     ("processes", MetricKind::Gauge, "Processes.", |g| GroupMetricValue::Count(g.usage.processes)),
@@ -130,7 +130,7 @@ fn sent_count(group: &MonitoredGroup, at: usize) -> GroupMetricValue {
     GroupMetricValue::Count(group.traffic.map(|traffic| traffic.sent[at]))
 }
 
-/// Writes the labels of groups that are new or have got names since.
+/// Writes the labels of groups that are new or have got new names.
 pub fn update_group_labels(groups: &mut GroupTracker, book: &NameTable) {
     for group in groups.iter_mut().filter(|group| group.names_version < book.version) {
         group.labels = group_labels(group, book);
@@ -138,7 +138,7 @@ pub fn update_group_labels(groups: &mut GroupTracker, book: &NameTable) {
     }
 }
 
-/// Twelve digits tell containers apart, and are what people see elsewhere.
+/// Twelve digits identify a container, as in the output of its engine.
 fn short_container_id(id: &str) -> &str {
     if id.len() == 64 { id.get(..12).unwrap_or(id) } else { id }
 }
@@ -169,7 +169,7 @@ fn group_labels(group: &MonitoredGroup, book: &NameTable) -> RenderedLabels {
             .with_optional_label("namespace", pod.and_then(|pod| pod.namespace.as_deref()))
             .with_optional_label("run_id", pod.and_then(|pod| pod.run_id.as_deref())),
         Whose::Run(run) => RenderedLabels::new().with_label("run_id", run),
-        // Users' managers have units of the same names.
+        // Per-user systemd managers have units of the same names, so the path is a label too.
         Whose::Unit(unit) => RenderedLabels::new().with_label("unit", unit).with_label("path", &group.path),
     }
 }
@@ -197,7 +197,7 @@ pub fn write_groups(groups: &GroupTracker, page: &mut MetricsPage) {
             }
         }
         let name = format!("metier_{}_info", sort.word());
-        let mut family = page.begin_family(&name, MetricKind::Info, "What the group's path tells; always 1.");
+        let mut family = page.begin_family(&name, MetricKind::Info, "Facts from the group's path; always 1.");
         for group in
             members.iter().filter(|group| group.named.runtime.is_some() || group.named.quality.is_some())
         {
@@ -248,15 +248,15 @@ pub fn write_processes(processes: &ProcessScanner, page: &mut MetricsPage) {
         ("metier_process_cpu_system_seconds_total", MetricKind::Counter, system),
         |c| Some(c.system),
     );
-    let resident = "Resident memory, by command; what processes share is counted with each.";
+    let resident = "Resident memory, by command; shared pages count for each process.";
     write_family(page, &commands, ("metier_process_resident_bytes", MetricKind::Gauge, resident), |c| {
         Some(c.resident)
     });
-    let read = "Bytes that devices read, by command; with what ended children read.";
+    let read = "Bytes read from devices, by command; reads of ended children included.";
     write_family(page, &commands, ("metier_process_io_read_bytes_total", MetricKind::Counter, read), |c| {
         c.io.map(|io| io.0)
     });
-    let written = "Bytes that devices wrote, by command; with what ended children wrote.";
+    let written = "Bytes written to devices, by command; writes of ended children included.";
     write_family(
         page,
         &commands,
@@ -278,20 +278,20 @@ pub fn write_processes(processes: &ProcessScanner, page: &mut MetricsPage) {
     page.add_single("metier_processes", MetricKind::Gauge, "Processes of the node.", processes.total);
 }
 
-/// What the agent knows of itself.
+/// The agent's metrics about itself.
 #[derive(Debug, Clone, Default)]
 pub struct AgentStats {
     pub version: String,
-    /// Start, in seconds of Unix time.
+    /// Start time, in seconds of Unix time.
     pub started: f64,
     pub pages: u64,
-    /// How long reading and writing of this page took so far.
+    /// Total time spent on reading and writing pages.
     pub took: Seconds,
-    /// Size of the page before.
+    /// Size of the previous page.
     pub last_bytes: u64,
 }
 
-/// Writes what the agent itself costs, and what is not on the page.
+/// Writes the agent's own cost, and counts of everything left out.
 pub fn write_agent_stats(
     own: &AgentStats,
     groups: &GroupTracker,
@@ -300,7 +300,7 @@ pub fn write_agent_stats(
     page: &mut MetricsPage,
 ) {
     let used = process_usage::read_process_usage();
-    page.begin_family("metier_agent_build_info", MetricKind::Info, "Which program this is; always 1.")
+    page.begin_family("metier_agent_build_info", MetricKind::Info, "Version of the agent; always 1.")
         .add_sample(&[("version", own.version.as_str())], 1u64);
     let start = "When the agent started, Unix time.";
     page.add_single("metier_agent_start_time_seconds", MetricKind::Gauge, start, own.started);
@@ -315,16 +315,16 @@ pub fn write_agent_stats(
     page.add_optional_single(
         "metier_agent_open_files",
         MetricKind::Gauge,
-        "Files that the agent holds.",
+        "Open files of the agent.",
         used.open_files,
     );
     page.add_single("metier_agent_scrapes_total", MetricKind::Counter, "Pages made.", own.pages);
-    let took = "Time that reading everything for this page took.";
+    let took = "Time spent on reading the sources of this page.";
     page.add_single("metier_agent_scrape_duration_seconds", MetricKind::Gauge, took, own.took);
     page.add_single(
         "metier_agent_page_bytes",
         MetricKind::Gauge,
-        "Size of the page before this one.",
+        "Size of the previous page.",
         own.last_bytes,
     );
     let mut family =
@@ -335,7 +335,7 @@ pub fn write_agent_stats(
     let mut family = page.begin_family(
         "metier_agent_left_out",
         MetricKind::Gauge,
-        "What is not on this page because of a bound, by kind.",
+        "Items left out of this page because of a bound, by kind.",
     );
     for sort in GroupKind::ALL {
         let count = groups.left_out().get(sort.word()).copied().unwrap_or(0);
@@ -348,7 +348,7 @@ pub fn write_agent_stats(
     let mut family = page.begin_family(
         "metier_agent_name_lookups_total",
         MetricKind::Counter,
-        "Times that a source was asked for names.",
+        "Lookups at a source of names.",
     );
     for asked in names.source_stats() {
         family.add_sample(&[("source", asked.source)], asked.times.load(Ordering::Relaxed));
@@ -356,7 +356,7 @@ pub fn write_agent_stats(
     let mut family = page.begin_family(
         "metier_agent_name_failures_total",
         MetricKind::Counter,
-        "Times that a source of names gave no answer.",
+        "Failed lookups at a source of names.",
     );
     for asked in names.source_stats() {
         family.add_sample(&[("source", asked.source)], asked.failures.load(Ordering::Relaxed));

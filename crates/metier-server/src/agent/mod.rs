@@ -1,16 +1,18 @@
-//! The agent: a node exporter for live profiling, for Prometheus to scrape.
+//! The agent: a node exporter for live profiling, scraped by Prometheus.
 //!
 //! ```text
-//! scrape (serve) → collector ─┬→ groups: containers, pods, runs, units (usage: their files; network)
+//! scrape (serve) → collector ─┬→ groups: containers, pods, runs, units (cgroup files; network)
 //!                             ├→ processes, by command
-//!                             ├→ apps: what applications say of themselves
-//!                             ├→ device: what this node is
-//!                             └→ page ← names: what people call them (engine, cluster; on a thread of their own)
+//!                             ├→ apps: metrics that applications send
+//!                             ├→ device: facts about this node
+//!                             └→ page ← names (engine, cluster; on a thread of their own)
 //! ```
 //!
-//! - Everything is read at scrape time, at most once a second, by a few threads at once; between scrapes the agent sleeps.
-//! - A scrape never waits for an engine or a cluster: until a name is known the identifier stands in.
-//! - Everything is bounded ([`AgentLimits`]); what is left out is on the page too.
+//! - Everything is read at scrape time, at most once a second, by a few threads. Between scrapes
+//!   the agent sleeps.
+//! - A scrape never waits for an engine or a cluster. The identifier stands in until a name is
+//!   found.
+//! - Everything is bounded ([`AgentLimits`]); the page counts everything left out.
 //! - It listens on loopback; any other address needs `--open metrics` or a token.
 
 mod app_listener;

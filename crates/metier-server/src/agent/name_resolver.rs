@@ -1,8 +1,8 @@
-//! Names of containers and pods, as their owners gave them.
+//! Resolves names of containers and pods.
 //!
-//! A path has identifiers only. Who knows the names (an engine, a cluster) is asked on a thread of its own, once for
-//! each identifier that is new, and again at growing intervals while nobody knows it. A scrape only looks into the
-//! book: it never waits for anyone. Names of groups that are gone are forgotten.
+//! A cgroup path contains identifiers only. A thread of its own looks up each new identifier at an
+//! engine or a cluster. It retries unresolved identifiers at growing intervals. A scrape only reads
+//! the table and never waits. Names of removed groups are dropped.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,33 +15,33 @@ use metier_types::LockUnpoisoned;
 
 use super::group_tracker::GroupTracker;
 
-/// First wait before an identifier that nobody knew is asked for again; it doubles each time.
+/// First delay before a failed lookup is repeated; it doubles each time.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(300);
 
-/// What people call a container.
+/// Names of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerName {
     pub container: Option<String>,
     pub image: Option<String>,
-    /// Name of the pod that it is in.
+    /// Name of its pod.
     pub pod: Option<String>,
     /// Namespace of that pod.
     pub namespace: Option<String>,
-    /// Run of ours that it belongs to.
+    /// The metier run that it belongs to.
     pub run_id: Option<String>,
 }
 
-/// What people call a pod.
+/// Names of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodName {
     pub pod: Option<String>,
     pub namespace: Option<String>,
-    /// Run of ours that it belongs to.
+    /// The metier run that it belongs to.
     pub run_id: Option<String>,
 }
 
-/// Whose names are wanted.
+/// Identifiers to resolve.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameRequest {
     pub containers: Vec<String>,
@@ -54,34 +54,34 @@ impl NameRequest {
     }
 }
 
-/// Names that were found, by identifier.
+/// Resolved names, by identifier.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResolvedNames {
     pub containers: Vec<(String, ContainerName)>,
     pub pods: Vec<(String, PodName)>,
 }
 
-/// Somebody who knows names. It may block for some seconds, not for ever.
+/// A source of names. A lookup may block for some seconds, but not indefinitely.
 pub trait NameSource: Send + 'static {
-    /// What it is, for metrics and log lines.
+    /// Its name, for metrics and log lines.
     fn source_name(&self) -> &'static str;
 
-    /// The names of those that it knows. It may give more than what is wanted.
+    /// Looks up names. The result may contain more than the request.
     fn look_up(&mut self, request: &NameRequest) -> Result<ResolvedNames, String>;
 }
 
-/// How often a source was asked.
+/// Number of lookups at a source.
 #[derive(Debug, Default)]
 pub struct NameSourceStats {
     pub source: &'static str,
     pub times: AtomicU64,
-    /// Of those, the ones without an answer.
+    /// Of those, the failed ones.
     pub failures: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 pub struct NameTable {
-    /// Changes whenever a name does; 1 at first, so that 0 is older than all.
+    /// Changes with every name; starts at 1, so that 0 is older than all versions.
     pub version: u64,
     containers: HashMap<String, ContainerName>,
     pods: HashMap<String, PodName>,
@@ -106,7 +106,8 @@ impl NameTable {
                 let known = self.containers.entry(id).or_default();
                 let ContainerName { container, image, pod, namespace, run_id } = name;
                 set_if_unknown(&mut known.container, container);
-                // An engine has only the digest of an image that a kubelet gave it so; the cluster knows its name.
+                // An engine has only the digest of an image that the kubelet pulled by digest; the
+                // cluster has its name.
                 known.image = known.image.take().filter(|known| !is_digest(known) || image.is_none());
                 set_if_unknown(&mut known.image, image);
                 set_if_unknown(&mut known.pod, pod);
@@ -127,19 +128,19 @@ impl NameTable {
     }
 }
 
-/// Whether the name of an image is only what it hashes to.
+/// Whether an image's name is only a digest.
 fn is_digest(image: &str) -> bool {
     image.starts_with("sha256:")
 }
 
-/// The first who says something is believed.
+/// The first value wins.
 fn set_if_unknown(known: &mut Option<String>, name_text: Option<String>) {
     if known.is_none() {
         *known = name_text.filter(|text| !text.is_empty());
     }
 }
 
-/// The book, and the thread that fills it.
+/// The name table, and the thread that fills it.
 pub struct NameResolver {
     book: Arc<Mutex<NameTable>>,
     asked: Arc<Vec<NameSourceStats>>,
@@ -148,7 +149,8 @@ pub struct NameResolver {
 }
 
 impl NameResolver {
-    /// Starts the thread, if there is anyone to ask. It ends when this is dropped and the last question is answered.
+    /// Starts the thread if there is a source. It ends after this is dropped and the last lookup
+    /// returned.
     pub fn start(sources: Vec<Box<dyn NameSource>>) -> Self {
         let book = Arc::new(Mutex::new(NameTable { version: 1, ..NameTable::default() }));
         let asked: Vec<NameSourceStats> = sources
@@ -166,7 +168,7 @@ impl NameResolver {
                 .spawn(move || resolve_names(sources, &receiver, &shelf, &counts));
             match started {
                 Ok(_) => wake = Some(sender),
-                Err(error) => tracing::warn!(%error, "names of containers cannot be asked for"),
+                Err(error) => tracing::warn!(%error, "cannot start the thread that looks up container names"),
             }
         }
         Self { book, asked, wake, waits: HashMap::new() }
@@ -176,17 +178,17 @@ impl NameResolver {
         self.book.lock_unpoisoned()
     }
 
-    /// How often each source was asked.
+    /// Number of lookups, by source.
     pub fn source_stats(&self) -> &[NameSourceStats] {
         &self.asked
     }
 
-    /// Has the names of these groups looked up as far as they are not known, and forgets all others.
+    /// Requests the unresolved names of these groups, and drops the names of all others.
     pub fn request_names(&mut self, groups: &GroupTracker) {
         self.request_names_of(groups.iter().map(|group| (&group.named.kind, group.named.pod.as_ref())));
     }
 
-    /// The same for groups that are told by what they are, with the uid of the pod around them.
+    /// The same for groups given by their kind, with the uid of the enclosing pod.
     pub fn request_names_of<'a>(
         &mut self,
         groups: impl Iterator<Item = (&'a CgroupKind, Option<&'a String>)>,
@@ -206,7 +208,7 @@ impl NameResolver {
                         there.insert(id);
                         if book.container(id).is_none() && is_due(&self.waits, id) {
                             request.containers.push(id.clone());
-                            // Who knows pods only finds it by its own.
+                            // A source of pods finds a pod only by the pod's own uid.
                             request.pods.extend(pod.cloned());
                         }
                     }
@@ -239,7 +241,7 @@ impl NameResolver {
                     self.waits.insert(id, (now + wait, wait));
                 }
             }
-            // The thread is still busy with the last question; the next scrape asks again.
+            // The thread is still busy with the last request; the next scrape tries again.
             Err(TrySendError::Full(_)) => {}
             Err(TrySendError::Disconnected(_)) => self.wake = None,
         }
@@ -258,9 +260,9 @@ fn resolve_names(
             match source.look_up(&request) {
                 Ok(found) => book.lock_unpoisoned().add_resolved(found, &request),
                 Err(error) => {
-                    // Said once; the metric counts the others.
+                    // Log only the first failure; the metric counts the others.
                     if count.failures.fetch_add(1, Ordering::Relaxed) == 0 {
-                        tracing::warn!(source = source.source_name(), %error, "names cannot be had from there; identifiers stand in");
+                        tracing::warn!(source = source.source_name(), %error, "cannot look up names at this source; identifiers stand in");
                     } else {
                         tracing::debug!(source = source.source_name(), %error, "names cannot be had from there");
                     }

@@ -1,18 +1,19 @@
-//! Work of one page, shared by a few threads that live as long as it lasts.
+//! Shares the work of one page among a few threads, which end with the page.
 
 use std::sync::Mutex;
 
 use metier_types::LockUnpoisoned;
 
-/// Threads that work on a page, the asking one included. A page is short: more would only wake more cores.
+/// Most threads for a page, the calling one included. A page is short; more threads would only wake
+/// more cores.
 const MAX_THREADS: usize = 3;
-/// Below this many pieces a thread costs more than it saves.
+/// With fewer items, a thread costs more than it saves.
 const MIN_ITEMS_PER_THREAD: usize = 24;
-/// Pieces that a thread takes at once.
+/// Items that a thread takes at once.
 const CHUNK_SIZE: usize = 8;
 
-/// Does something with every piece, each thread with a buffer of its own. Where a thread is not to be had the others do
-/// its share.
+/// Calls `work` for every item; each thread has a buffer of its own. If a thread cannot be started,
+/// the others do its share.
 pub fn for_each_parallel<T: Send>(pieces: Vec<T>, work: impl Fn(T, &mut Vec<u8>) + Sync) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = cores.min(MAX_THREADS).min(1 + pieces.len() / MIN_ITEMS_PER_THREAD);

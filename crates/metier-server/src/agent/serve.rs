@@ -1,4 +1,4 @@
-//! The agent's door: `/metrics`, `/healthz`, and a line that says where they are.
+//! The agent's HTTP interface: `/metrics`, `/healthz`, and an index line with their paths.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::http::listener::{bind_listener, serve_connections, shutdown_signal};
 use crate::http::problem::ProblemDetails;
 use crate::http::{access_control, compress};
 
-/// After this time without a scrape files are closed.
+/// Group files are closed after this time without a scrape.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The last page of a format, and when it was made.
@@ -34,7 +34,7 @@ struct AgentState {
     listen: SocketAddr,
     fresh: Duration,
     collector: Mutex<AgentCollector>,
-    kept: Mutex<[CachedPage; 2]>,
+    pages: Mutex<[CachedPage; 2]>,
 }
 
 /// Serves until INT or TERM comes.
@@ -69,16 +69,17 @@ pub async fn serve(
         listen: address,
         fresh: config.fresh,
         collector: Mutex::new(collector),
-        kept: Mutex::new([None, None]),
+        pages: Mutex::new([None, None]),
     });
     let router = Router::new().fallback(handle_request).with_state(agent.clone());
     let tidy = tokio::spawn(async move {
         loop {
             tokio::time::sleep(IDLE_TIMEOUT).await;
             agent.collector.lock_unpoisoned().close_files_if_idle(IDLE_TIMEOUT);
-            // Pages that nobody will ask for again.
-            let mut kept = agent.kept.lock_unpoisoned();
-            kept.iter_mut()
+            // Drop pages that have expired.
+            let mut pages = agent.pages.lock_unpoisoned();
+            pages
+                .iter_mut()
                 .for_each(|page| *page = page.take().filter(|(made, _)| made.elapsed() < agent.fresh));
         }
     });
@@ -135,22 +136,22 @@ fn route_request(agent: &AgentState, request: &Request) -> Result<HandlerRespons
     }
 }
 
-/// The page, made here and now: it takes some milliseconds, and handing it to another thread takes longer on a busy
-/// node. All else that is served here is whether we are alive, which can wait so long.
+/// The page, made on the serving thread. It takes some milliseconds; handing it to another thread
+/// takes longer on a busy node. The only other route is the health check, which can wait that long.
 fn cached_page(agent: &AgentState, format: ExpositionFormat) -> Bytes {
     let at = usize::from(format == ExpositionFormat::OpenMetrics);
-    let mut kept = agent.kept.lock_unpoisoned();
-    if let Some((made, page)) = &kept[at]
+    let mut pages = agent.pages.lock_unpoisoned();
+    if let Some((made, page)) = &pages[at]
         && made.elapsed() < agent.fresh
     {
         return page.clone();
     }
-    // The older one goes first: two are not needed at once.
-    kept[at] = None;
+    // Drop the old page first, so that two are not in memory at once.
+    pages[at] = None;
     let mut collector = agent.collector.lock_unpoisoned();
     let page = Bytes::from(collector.render_page(format));
     if !agent.fresh.is_zero() {
-        kept[at] = Some((Instant::now(), page.clone()));
+        pages[at] = Some((Instant::now(), page.clone()));
     }
     page
 }

@@ -1,4 +1,5 @@
-//! The collector on trees of our own: every naming scheme, bounds, groups that come back, names that come late.
+//! Tests of the collector on simulated hosts: naming schemes, bounds, groups that come back, names
+//! that come late.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,13 @@ fn id(n: u32) -> String {
     format!("{n:064x}")
 }
 
-/// A host of our own.
+/// A simulated host.
 struct Host {
     folder: tempfile::TempDir,
 }
 
 impl Host {
-    /// With these controllers of version 1, each mounted apart, and version 2.
+    /// With these v1 controllers, each mounted apart, and v2.
     fn new(v1: &[&str]) -> Self {
         let host = Self { folder: tempfile::tempdir().unwrap() };
         let mut mounts = String::new();
@@ -52,7 +53,7 @@ impl Host {
         fs::write(path, text).unwrap();
     }
 
-    /// A group of version 2 with so much CPU time.
+    /// A v2 group with this CPU time.
     fn group(&self, path: &str, seconds: u64) {
         let stat = format!("usage_usec {0}\nuser_usec {0}\nsystem_usec 0\n", seconds * 1_000_000);
         self.put(&format!("sys/fs/cgroup/v2{path}/cpu.stat"), &stat);
@@ -123,7 +124,7 @@ fn every_naming_scheme_gives_its_containers_and_pods() {
             && sample.label("qos") == Some("burstable"))
     );
     assert!(of(1).is_some());
-    // The pod of a container from a file is there too.
+    // The pod of a static pod's container is there too.
     assert_eq!(samples(&page, "metier_pod_cpu_seconds_total").len(), 1, "a pod without accounts shows none");
 }
 
@@ -135,7 +136,7 @@ fn version_1_mounted_apart_is_put_together() {
     host.put(&format!("sys/fs/cgroup/memory/{path}/memory.usage_in_bytes"), "4096\n");
     host.put(&format!("sys/fs/cgroup/pids/{path}/pids.current"), "3\n");
     host.put(&format!("sys/fs/cgroup/v2/{path}/cpu.pressure"), "some avg10=0 total=500000\n");
-    // A run's group lies where the program is in each hierarchy, which may differ.
+    // In each hierarchy, a run's group lies where its program is; these places may differ.
     host.put("sys/fs/cgroup/cpuacct/metier-1-2-a1b2c3d4/cpuacct.usage", "1000000000\n");
     host.put("sys/fs/cgroup/memory/deep/down/metier-1-2-a1b2c3d4/memory.usage_in_bytes", "8192\n");
     let page = scrape(&mut host.collector());
@@ -165,7 +166,8 @@ fn what_version_2_keeps_of_a_pod_that_is_over_is_not_shown() {
         all.iter().filter_map(|sample| sample.label("uid").map(str::to_string)).collect()
     };
     assert_eq!(shown(&mut collector), [alive]);
-    // One that version 1 still has is there, also between two of its containers; and goes with it.
+    // A pod that v1 still has stays on the page, also between two of its containers. It vanishes
+    // with the v1 folder.
     host.put(&format!("sys/fs/cgroup/cpuacct/kubepods/besteffort/pod{over}/cpuacct.usage"), "1\n");
     assert_eq!(shown(&mut collector).len(), 2);
     fs::remove_dir_all(host.path(&format!("sys/fs/cgroup/cpuacct/kubepods/besteffort/pod{over}"))).unwrap();
@@ -183,7 +185,7 @@ fn a_group_that_goes_has_no_series_and_one_that_comes_back_counts_anew() {
     assert_eq!(count(&scrape(&mut collector)), 2);
     fs::rename(host.path(&format!("sys/fs/cgroup/v2{path}")), host.path("gone")).unwrap();
     assert_eq!(count(&scrape(&mut collector)), 1);
-    // Under the same path, but another folder: the files that are held are those of the old one.
+    // The path is the same but the folder is new: the open files are those of the old folder.
     host.group(&path, 60);
     assert_eq!(count(&scrape(&mut collector)), 2);
     fs::rename(host.path(&format!("sys/fs/cgroup/v2{path}")), host.path("gone-too")).unwrap();
@@ -212,7 +214,7 @@ fn what_is_beyond_a_bound_is_left_out_and_counted() {
         assert_eq!(value(&page, "metier_agent_left_out", ("kind", "unit")), Some(25.0));
         assert_eq!(value(&page, "metier_agent_groups", ("kind", "container")), Some(10.0));
     }
-    // When some go others get their place.
+    // Groups that were left out take the place of removed ones.
     for n in 0..25 {
         let _ = fs::remove_dir_all(host.path(&format!("sys/fs/cgroup/v2/docker/{}", id(n))));
     }
@@ -271,7 +273,7 @@ fn a_scrape_does_not_wait_for_names_and_shows_them_when_they_are_known() {
     let page = scrape(&mut collector);
     let short = &id(1)[..12];
     assert_eq!(value(&page, "metier_container_cpu_seconds_total", ("container", short)), Some(4.0));
-    // The source is asked and hangs; scrapes go on.
+    // The source hangs; scrapes go on.
     let request = questions.recv().unwrap();
     assert_eq!((request.containers, request.pods), (vec![id(1)], vec![UID.to_string()]));
     scrape(&mut collector);
@@ -293,7 +295,7 @@ fn a_scrape_does_not_wait_for_names_and_shows_them_when_they_are_known() {
         (pod.label("pod"), pod.label("namespace"), pod.label("run_id")),
         (Some("front-1"), Some("shop"), Some("r"))
     );
-    // It is known now: nobody is asked again.
+    // The name is resolved now: no further lookup.
     scrape(&mut collector);
     assert!(questions.try_recv().is_err());
 }

@@ -1,4 +1,5 @@
-//! Files of a run, as they were stored: always as a download, never as something a browser would show or run.
+//! Files of a run, as they were stored. They are always sent as downloads, so that a browser never
+//! shows or runs them.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use metier_types::RunId;
@@ -9,12 +10,12 @@ use crate::http::problem::{FieldError, ProblemDetails};
 use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
-/// Larger files are not given out: an answer is kept in memory.
+/// Larger files are not served, since a response is held in memory.
 const MAX_DOWNLOAD_BYTES: u64 = 128 << 20;
-/// Longest name that is proposed to the browser.
+/// Longest file name that is suggested to the browser.
 const MAX_NAME_CHARS: usize = 120;
 
-/// The run, and the file's name within it.
+/// The run, and the name of its file.
 pub const PARAMETERS: &[RouteParameter] = &[
     RouteParameter::path("id", ParameterForm::Run, "The run."),
     RouteParameter::path("name", ParameterForm::Text(1000), "The file's name within the run."),
@@ -46,7 +47,7 @@ pub fn get_artefact(app: &SharedAppState, call: &HandlerRequest) -> Result<Handl
     }
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
     store.read_artefact(&file.digest, &mut content).map_err(storage::store_problem)?;
-    // Whatever the run called it, it must not become a page of this origin.
+    // Whatever its name, the file must not become a page of this origin.
     let mut reply = HandlerResponse::new("application/octet-stream", content);
     if let Ok(value) = HeaderValue::from_str(&content_disposition(name)) {
         reply.headers.insert(header::CONTENT_DISPOSITION, value);
@@ -54,7 +55,8 @@ pub fn get_artefact(app: &SharedAppState, call: &HandlerRequest) -> Result<Handl
     Ok(reply)
 }
 
-/// RFC 6266: a plain name for old clients, the real one for others; neither can hold a path, a quote or a line end.
+/// RFC 6266: a plain name for old clients, the exact one for others. Neither can contain a path, a
+/// quote or a line end.
 fn content_disposition(name: &str) -> String {
     let last: String =
         name.rsplit(['/', '\\']).next().unwrap_or_default().chars().take(MAX_NAME_CHARS).collect();

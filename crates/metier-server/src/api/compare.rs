@@ -1,4 +1,4 @@
-//! Two groups of runs, compared.
+//! Comparison of two groups of runs.
 
 use axum::http::StatusCode;
 use metier_stats::{CompareOptions, Error};
@@ -24,7 +24,7 @@ pub const PARAMETERS: &[RouteParameter] = &[
     ),
 ];
 
-/// Most workloads that a side is called by.
+/// Most workload names in a side's label.
 const MAX_LABEL_NAMES: usize = 3;
 /// Most runs of one side.
 const MAX_RUNS_PER_SIDE: usize = 1000;
@@ -38,7 +38,7 @@ pub fn compare_runs(app: &SharedAppState, call: &HandlerRequest) -> Result<Handl
     HandlerResponse::json(&metier_stats::compare(&a, &b, &options).map_err(comparison_problem)?)
 }
 
-/// What a client is told: which side is at fault and what would be right.
+/// Converts a comparison error into a problem that names the side and the fix.
 fn comparison_problem(error: Error) -> ProblemDetails {
     let (status, field, got) = match &error {
         Error::NoRuns { side } => (StatusCode::BAD_REQUEST, *side, "no run".to_string()),
@@ -51,7 +51,7 @@ fn comparison_problem(error: Error) -> ProblemDetails {
     ProblemDetails::new(status, error.to_string()).with_errors(vec![FieldError::new(field, &got, want)])
 }
 
-/// What people call a side: its workloads, and the batch or run where there is only one.
+/// Label of a side: its workloads, and its batch or run where there is only one.
 fn side_label(runs: &[Run]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
@@ -66,7 +66,7 @@ fn side_label(runs: &[Run]) -> String {
         label.push_str(&format!(" and {rest} more"));
     }
     match runs {
-        [one] => format!("{label} {}", one.id.short()),
+        [run] => format!("{label} {}", run.id.short()),
         [first, others @ ..] if others.iter().all(|run| run.batch == first.batch) => {
             format!("{label} {}", first.batch.short())
         }

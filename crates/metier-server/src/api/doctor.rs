@@ -1,4 +1,5 @@
-//! What this host lets us measure. The checks are the caller's: this room does not measure.
+//! The measuring abilities of this host. The caller of this crate supplies the checks, since the
+//! server does not measure.
 
 use metier_types::schema::{RecordSchema, VersionedRecord};
 use schemars::JsonSchema;
@@ -9,12 +10,12 @@ use crate::config::DoctorCheck;
 use crate::http::problem::ProblemDetails;
 use crate::http::{HandlerRequest, HandlerResponse};
 
-/// What this host lets us measure.
+/// What metier can measure on this host.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct DoctorReport {
     /// `metier.doctor/1`.
     pub schema: RecordSchema<DoctorReport>,
-    /// What was checked.
+    /// The checks and their results.
     pub checks: Vec<DoctorCheck>,
 }
 
@@ -22,7 +23,7 @@ impl VersionedRecord for DoctorReport {
     const SCHEMA: &'static str = "metier.doctor/1";
 }
 
-/// Asks the checks that the server was given.
+/// Runs the checks that the server was given.
 pub fn run_doctor(app: &SharedAppState, _: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let Some(doctor) = &app.config.doctor else {
         return Err(ProblemDetails::unavailable(

@@ -1,5 +1,5 @@
-//! Graphs that somebody sends: what they consist of, how long they take on each device that is known, and how long they took
-//! where they were measured. The graph is looked at and forgotten; nothing of it is kept.
+//! Analysis of uploaded graphs: their content, their predicted time on each known device, and their
+//! measured times. The graph is not stored.
 
 use std::collections::BTreeMap;
 
@@ -25,17 +25,17 @@ use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
 const RUNTIMES: &[&str] = &["rten", "onnxruntime"];
-/// Most runs of a graph that are set beside its predictions.
+/// Most measured runs that are listed beside the predictions.
 const MAX_MEASURED_RUNS: u32 = 200;
-/// Largest result of a run that is read for it, in bytes; some 30,000 inferences.
+/// Largest result of a run that is read, in bytes; some 30,000 inferences.
 const MAX_RESULT_BYTES: u64 = 2 << 20;
 
-/// What is asked of a graph.
+/// Parameters of a graph analysis.
 pub const GRAPH_PARAMETERS: &[RouteParameter] = &[
     RouteParameter::query(
         "device",
         ParameterForm::Text(200),
-        "Whose times of operators are told: a passport's id, name or alias; the first one unless given.",
+        "Device of the operator times: a passport's id, name or alias; by default the first.",
     ),
     RouteParameter::query(
         "threads",
@@ -54,30 +54,30 @@ pub const GRAPH_PARAMETERS: &[RouteParameter] = &[
     ),
 ];
 
-/// What narrows the list of predictors.
+/// Filters of the list of predictors.
 pub const PREDICTOR_FILTERS: &[RouteParameter] =
     &[RouteParameter::query("kind", ParameterForm::Text(100), "What they predict: `latency`, `power` …")];
 
-/// A graph, and how long it takes.
+/// A graph and its predicted times.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct GraphTimes {
     /// `metier.graph-times/1`.
     pub schema: RecordSchema<GraphTimes>,
     /// SHA-256 of the file.
     pub digest: ContentDigest,
-    /// How large it is.
+    /// Size of the file.
     pub file_bytes: Bytes,
-    /// Everything that can be said of it without running it.
+    /// Static analysis of the graph.
     pub graph: GraphAnalysis,
-    /// What computes it.
+    /// The runtime that executes it.
     pub runtime: String,
-    /// Memory that running it needs, or why that cannot be told.
+    /// Memory that the graph needs, or why that is unknown.
     pub memory: Option<Prediction>,
-    /// How long it takes on each device: measured passports first.
+    /// Predicted time on each device: measured passports first.
     pub devices: Vec<DeviceTime>,
-    /// Whose `operators` are told; `null` where none can be.
+    /// The device of `operators`; `null` if no operator times can be predicted.
     pub device: Option<String>,
-    /// How long each operator takes there, in the order of the graph's operators.
+    /// Time of each operator there, in the order of the graph's operators.
     pub operators: Vec<GraphOperatorTime>,
     /// Runs of the same file, newest first.
     pub measured: Vec<MeasuredRun>,
@@ -87,59 +87,59 @@ impl VersionedRecord for GraphTimes {
     const SCHEMA: &'static str = "metier.graph-times/1";
 }
 
-/// How long it takes on a device.
+/// Predicted time of a graph on a device.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeviceTime {
-    /// Of the passport.
+    /// Id of the passport.
     pub id: String,
-    /// What people call it.
+    /// Name of the device.
     pub name: String,
     /// Whether its passport was measured or specified.
     pub origin: PassportOrigin,
-    /// Threads that the prediction is of.
+    /// Threads that the prediction assumes.
     pub threads: u32,
-    /// One inference.
+    /// Time of one inference.
     pub prediction: Option<Prediction>,
-    /// Why there is none.
+    /// Why there is no prediction.
     pub missing: Option<String>,
 }
 
-/// How long an operator takes.
+/// Predicted time of an operator.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct GraphOperatorTime {
-    /// All its turns together.
+    /// Total over all its executions in one inference.
     pub seconds: Seconds,
-    /// Share of the whole.
+    /// Share of the whole inference.
     pub share: Ratio,
-    /// The operator that does it in passing, where one does.
+    /// Index of the operator that it is fused into, if any.
     pub within: Option<usize>,
 }
 
 /// A run of the same graph.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MeasuredRun {
-    /// Its record.
+    /// Id of the run.
     pub run: RunId,
-    /// Where.
+    /// The device that it ran on.
     pub device: DeviceRef,
-    /// When.
+    /// Its start.
     pub started: UtcTimestamp,
-    /// What computed it, where it is told.
+    /// Its runtime, if recorded.
     pub runtime: Option<String>,
-    /// With how many threads, where it is told.
+    /// Its number of threads, if recorded.
     pub threads: Option<u32>,
-    /// Shapes of its inputs, where they are told.
+    /// Shapes of its inputs, if recorded.
     pub shapes: BTreeMap<String, Vec<u64>>,
-    /// One inference, as predictions mean it: the lower quartile of those that were told apart; the middle one where the run's result was
-    /// not kept or is very long.
+    /// Time of one inference, comparable with predictions: the lower quartile of single inferences;
+    /// the median where the run's result was not stored or is very long.
     pub seconds: Option<Seconds>,
-    /// What would have been predicted for that device, runtime, number of threads, shapes and load.
+    /// Prediction for that device, runtime, number of threads, shapes and load.
     pub prediction: Option<Prediction>,
-    /// Why there is none.
+    /// Why there is no prediction.
     pub missing: Option<String>,
 }
 
-/// Predictors.
+/// Latency predictors.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PredictorList {
     /// `metier.predictors/1`.
@@ -161,7 +161,7 @@ pub fn list_predictors(
     HandlerResponse::json(&PredictorList { schema: RecordSchema::new(), predictors })
 }
 
-/// Looks at a graph and says how long it takes.
+/// Analyses a graph and predicts its times.
 pub fn analyse_graph(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let read = graph_reader::read(&call.body, call.arguments.text("shapes")).map_err(|error| {
         let field = if error.is_shape() { "shapes" } else { "body" };
@@ -200,7 +200,7 @@ pub fn analyse_graph(app: &SharedAppState, call: &HandlerRequest) -> Result<Hand
     })
 }
 
-/// What every prediction of one request has in common.
+/// The common inputs of all predictions of one request.
 struct GraphQuery<'a> {
     latency: &'a LatencyPredictor,
     graph: &'a GraphAnalysis,
@@ -213,15 +213,15 @@ impl GraphQuery<'_> {
         InferenceConditions { runtime: self.runtime.clone(), threads, ..InferenceConditions::default() }
     }
 
-    /// As asked, else one for each processor, as `metier bench` has them.
+    /// The requested number, else one thread for each processor, as in `metier bench`.
     fn thread_count(&self, passport: &Passport) -> u32 {
         self.threads.unwrap_or(passport.device.cpu.threads).max(1)
     }
 
     fn predict_device(&self, passport: &Passport) -> DeviceTime {
         let threads = self.thread_count(passport);
-        let told = self.latency.graph(self.graph, passport, &self.conditions_with(threads));
-        let (prediction, missing) = match told {
+        let estimate = self.latency.graph(self.graph, passport, &self.conditions_with(threads));
+        let (prediction, missing) = match estimate {
             Ok(prediction) => (Some(prediction), None),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -241,7 +241,7 @@ impl GraphQuery<'_> {
     }
 }
 
-/// The passport that was named, else the first with a prediction.
+/// The requested passport, else the first with a prediction.
 fn choose_passport(
     store: &RecordStore,
     name: Option<&str>,
@@ -264,13 +264,13 @@ fn choose_passport(
     }
 }
 
-/// Runs of the same file with what would have been predicted for each: for its device, runtime, threads and shapes.
+/// Reads runs of the same file, each with a prediction for its device, runtime, threads and shapes.
 struct MeasuredRunReader<'a> {
     store: &'a RecordStore,
     asked: &'a GraphQuery<'a>,
     body: &'a [u8],
     passports: Vec<Passport>,
-    /// The graph by shapes of its inputs; `None` where these do not fit.
+    /// The graph by shapes of its inputs; `None` if the shapes do not fit.
     graphs: BTreeMap<BTreeMap<String, Vec<u64>>, Option<GraphAnalysis>>,
 }
 
@@ -297,7 +297,7 @@ fn measured_runs(
     if runs.is_empty() {
         return Ok(Vec::new());
     }
-    // What was learned on a device is known by the device, with or without a passport.
+    // A device can be predicted from its own training data, with or without a passport.
     let is_known = |device: &Device| passports.iter().any(|passport| passport.id == device.id.as_str());
     let others = store.devices()?.into_iter().filter(|device| !is_known(device)).map(latency::unmeasured);
     let passports = passports.iter().cloned().chain(others).collect();
@@ -309,7 +309,7 @@ impl MeasuredRunReader<'_> {
     fn compare_run(&mut self, run: &Run) -> MeasuredRun {
         let graph = run.context.graph.as_ref();
         let stage = run.stages.iter().find(|stage| stage.name == "inference");
-        // What cannot be read of one run is no reason to tell nothing of it.
+        // A run with an unreadable result is listed without its single inferences.
         let learned = run_trials::seconds(self.store, run, MAX_RESULT_BYTES).ok().flatten();
         let (prediction, missing) = match self.predict_run(run) {
             Ok(prediction) => (Some(prediction), None),
@@ -338,7 +338,7 @@ impl MeasuredRunReader<'_> {
         let used = run.context.graph.as_ref();
         let threads = used.map_or_else(|| self.asked.thread_count(passport), |used| used.threads);
         let mut conditions = self.asked.conditions_with(threads);
-        // What else ran meanwhile made it slower, and is known.
+        // Load of other programs slowed the run; it was recorded.
         conditions.cpu_load = run.host.others_ratio.map(|others| Ratio(others.get().clamp(0.0, 1.0)));
         let mut graph = self.asked.graph;
         if let Some(used) = used {

@@ -1,4 +1,5 @@
-//! The handlers of `/api/v1`: each reads checked parameters, asks the store, and gives back one versioned record.
+//! The handlers of `/api/v1`: each reads checked parameters, queries the store, and returns one
+//! versioned record.
 
 pub mod artefacts;
 pub mod compare;
@@ -19,7 +20,7 @@ use metier_types::{Run, RunId};
 use crate::http::problem::ProblemDetails;
 use crate::storage;
 
-/// A run that must be there.
+/// The run with this id; a problem if it does not exist.
 fn load_run(store: &RecordStore, id: RunId) -> Result<Run, ProblemDetails> {
     store
         .run(id)

@@ -1,4 +1,4 @@
-//! The power of this node over time: measured, estimated, and who takes it.
+//! The power of this node over time: measured, estimated, and by process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,63 +19,65 @@ use crate::http::problem::ProblemDetails;
 use crate::http::{HandlerRequest, HandlerResponse};
 use crate::power::{PowerHistory, PowerMonitor};
 
-/// How much of it.
+/// Time range and number of consumers.
 pub const PARAMETERS: &[RouteParameter] = &[
     RouteParameter::query(
         "last",
         ParameterForm::Whole { least: 1, most: MAX_ENTRIES as i64, otherwise: Some(MAX_ENTRIES as i64) },
-        "How many of the latest entries.",
+        "Number of the latest entries.",
     ),
     RouteParameter::query(
         "top",
         ParameterForm::Whole { least: 0, most: MAX_NAMED_PARTS as i64, otherwise: Some(10) },
-        "How many of those that take most are told by name.",
+        "Number of the largest consumers that are listed by name.",
     ),
 ];
 
-/// The power of this node. Lists have one place for each of `times`; what is not known there is `null`.
-/// In each place idle, consumers, others and unseen add up to what was measured, else to what was estimated, within rounding to milliwatts.
+/// The power of this node. Each list has one entry for each of `times`; an unknown value is `null`.
+/// In each entry idle, consumers, others and unseen add up to the measured power, else to the
+/// estimated one, within rounding to milliwatts.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NodePower {
     /// `metier.node-power/1`.
     pub schema: RecordSchema<NodePower>,
-    /// How often one looks.
+    /// Sampling interval.
     pub interval_seconds: Seconds,
     /// This machine.
     pub machine: PowerMachine,
-    /// What the figures are of.
+    /// The part of the machine that the figures cover.
     pub covers: PowerCoverage,
-    /// The meters that `measured` is the sum of.
+    /// The meters that add up to `measured`.
     pub meters: Vec<String>,
-    /// The predictor that `estimated` is of.
+    /// The predictor of `estimated`.
     pub predictor: Option<NodePowerPredictor>,
-    /// How the idle part was found.
+    /// How idle power was determined.
     pub idle_from: IdlePowerSource,
-    /// The estimate against the meter, over all entries that are told.
+    /// Error of the estimate against the meter, over all entries of this answer.
     pub compared: Option<MeterComparison>,
     /// The moment that `times` count from.
     pub since: Option<UtcTimestamp>,
     /// The end of each entry.
     pub times: Vec<Seconds>,
-    /// Processors that were busy, on average.
+    /// Busy processors, on average.
     pub busy_cores: Vec<Option<f64>>,
-    /// What the meter said.
+    /// Measured power.
     pub measured: Vec<Option<Watts>>,
-    /// What the predictor said.
+    /// Estimated power.
     pub estimated: Vec<Option<Watts>>,
-    /// The lower end of its interval.
+    /// Lower end of the estimate's interval.
     pub low: Vec<Option<Watts>>,
-    /// The upper end of its interval.
+    /// Upper end of the estimate's interval.
     pub high: Vec<Option<Watts>>,
-    /// What the node would take if nobody worked.
+    /// Power of the idle node.
     pub idle: Vec<Option<Watts>>,
-    /// Those that take most, by the energy of all entries that are told.
+    /// The largest consumers, by energy over all entries of this answer.
     pub consumers: Vec<PowerConsumer>,
-    /// All others together.
+    /// Power of all other consumers.
     pub others: Vec<Option<Watts>>,
-    /// Work for which nobody was found: interrupts, and processes that ended unseen.
+    /// Power that belongs to no known process: interrupts, and processes that ended between two
+    /// samples.
     pub unseen: Vec<Option<Watts>>,
-    /// What there is no figure of, and why.
+    /// Figures that are missing, each with its reason.
     pub missing: MissingFields,
 }
 
@@ -83,7 +85,7 @@ impl VersionedRecord for NodePower {
     const SCHEMA: &'static str = "metier.node-power/1";
 }
 
-/// What figures of power are of.
+/// The part of the machine that a power figure covers.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PowerCoverage {
@@ -95,79 +97,79 @@ pub enum PowerCoverage {
     PackageAndMemory,
 }
 
-/// How the idle part was found.
+/// How idle power was determined.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IdlePowerSource {
-    /// A line through what was measured, over how busy the processors were.
+    /// A line fitted to measured power over processor use.
     MeterFitted,
-    /// The least that was measured.
+    /// The least measured power.
     MeterLeast,
-    /// The predictor says so.
+    /// The predictor's estimate at idle.
     Predictor,
 }
 
-/// The predictor that estimates the node.
+/// The predictor of the node's power.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct NodePowerPredictor {
-    /// Its pipeline; `fallback` where none fits this machine and what is known of its use.
+    /// Its pipeline; `fallback` if no predictor fits this machine and its available metrics.
     pub pipeline: String,
-    /// Its name; of the fallback the class of the processor.
+    /// Its name; of the fallback, the processor class.
     pub name: String,
-    /// Where it comes from.
+    /// Source of its pipeline.
     pub origin: String,
-    /// Whether the latest use is within what it was learned from.
+    /// Whether the latest use lies within its training range.
     pub in_range: bool,
-    /// Cores of this machine for each of the machine that it was learned on.
+    /// Cores of this machine divided by cores of the training machine.
     pub core_ratio: Ratio,
-    /// All that is known of it; `null` for the fallback.
+    /// The full record of the predictor; `null` for the fallback.
     pub about: Option<PowerPredictor>,
 }
 
-/// The estimate against the meter.
+/// Error of the estimate against the meter.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct MeterComparison {
-    /// Entries that have both.
+    /// Entries that have both values.
     pub entries: usize,
-    /// Mean of the absolute differences.
+    /// Mean absolute error.
     pub mae_watts: Watts,
-    /// Mean of the differences relative to the meter, in entries above a watt.
+    /// Mean relative error, over entries above a watt.
     pub mape_ratio: Option<Ratio>,
-    /// Mean of estimated less measured.
+    /// Mean of estimated minus measured power.
     pub bias_watts: Watts,
-    /// Of the entries whose estimate has an interval those whose measured power is inside.
+    /// Share of entries whose measured power lies inside the estimate's interval.
     pub inside_ratio: Option<Ratio>,
 }
 
-/// One who takes power.
+/// A consumer of power.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PowerConsumer {
-    /// The command, as the kernel cuts its name.
+    /// The command name, truncated by the kernel.
     pub name: String,
-    /// What is around it.
+    /// The enclosing container, pod, run or unit.
     pub owner: Option<ConsumerOwner>,
-    /// Its processes at the latest look; 0 where none of them works now.
+    /// Its processes at the latest sample; 0 if none runs now.
     pub processes: u32,
-    /// On average over all entries that are told.
+    /// Mean over all entries of this answer.
     pub mean_watts: Watts,
-    /// In each entry; `null` where it was among the others.
+    /// Power in each entry; `null` where it was among the others.
     pub watts: Vec<Option<Watts>>,
 }
 
-/// What is around a process.
+/// The container, pod, run or unit that encloses a process.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ConsumerOwner {
     /// `container`, `pod`, `run` or `unit`.
     pub kind: &'static str,
     /// Its identifier.
     pub id: String,
-    /// What people call it, where a container engine on this node knows that.
+    /// Its name, if a container engine on this node has one.
     pub name: Option<String>,
 }
 
 impl ConsumerOwner {
-    fn from_consumer(who: &ConsumerIdentity, names: &HashMap<String, String>) -> Option<Self> {
-        let (kind, id) = match who.owner.as_ref()? {
+    fn from_consumer(identity: &ConsumerIdentity, names: &HashMap<String, String>) -> Option<Self> {
+        let (kind, id) = match identity.owner.as_ref()? {
             CgroupKind::Container(id) => ("container", id),
             CgroupKind::Pod(id) => ("pod", id),
             CgroupKind::Run(id) => ("run", id),
@@ -177,11 +179,11 @@ impl ConsumerOwner {
     }
 }
 
-/// What is running that looks at the node's power.
+/// The power monitor of this server.
 pub fn power_monitor(app: &SharedAppState) -> Result<&PowerMonitor, ProblemDetails> {
     app.power.as_ref().map(|sampler| &*sampler.watch).ok_or_else(|| {
         ProblemDetails::unavailable(
-            "this server does not look at the power of its node; start it without --no-power to see it",
+            "this server does not monitor the power of its node; start it without --no-power",
         )
     })
 }
@@ -198,7 +200,7 @@ pub fn get_node_power(
     HandlerResponse::json(&power)
 }
 
-/// To milliwatts: more is noise, and longer.
+/// Rounds to milliwatts: more digits are noise, and longer.
 fn round_milliwatts(watts: f64) -> Watts {
     Watts((watts * 1000.0).round() / 1000.0)
 }

@@ -1,4 +1,4 @@
-//! All predictors of power that are known, with their errors by component, by the machine that they were learned on.
+//! All known predictors of power with their errors by component, grouped by training machine.
 
 use metier_power::defaults;
 use metier_power::kepler_terms::{EnergySource, FeatureGroup, OutputType};
@@ -30,7 +30,7 @@ const GROUPS: &[&str] = &[
     "ThirdParty",
 ];
 
-/// What narrows the list.
+/// Filters of the list.
 pub const PARAMETERS: &[RouteParameter] = &[
     RouteParameter::query("pipeline", ParameterForm::Text(200), "Of that pipeline."),
     RouteParameter::query("source", ParameterForm::OneOf(SOURCES), "For that source of energy."),
@@ -55,24 +55,26 @@ pub const PARAMETERS: &[RouteParameter] = &[
     RouteParameter::query(
         "limit",
         ParameterForm::Whole { least: 1, most: 1000, otherwise: Some(200) },
-        "How many are told.",
+        "Number of listed predictors.",
     ),
 ];
 
-/// Predictors of power: those of the machines most like this one first, of one machine the least error first.
+/// Predictors of power: those of the most similar machines first; for one machine, the smallest
+/// error first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PowerPredictorList {
     /// `metier.power-predictor-list/1`.
     pub schema: RecordSchema<PowerPredictorList>,
     /// This machine.
     pub machine: PowerMachine,
-    /// How many fit.
+    /// Number of matching predictors.
     pub total: usize,
-    /// So many of them as were asked for.
+    /// The requested page of them.
     pub predictors: Vec<PowerPredictor>,
-    /// All pipelines, in the order in which they were added; the last that knows a source is asked for it.
+    /// All pipelines, in the order in which they were added; of those with a source, the last one
+    /// takes precedence.
     pub pipelines: Vec<PowerPipeline>,
-    /// Who answers for a machine unlike all of these.
+    /// The estimate for machines unlike all of these.
     pub fallback: Option<PowerFallback>,
 }
 
@@ -87,42 +89,42 @@ pub struct PowerPredictor {
     pub pipeline: String,
     /// Its name: trainer and node type.
     pub name: String,
-    /// Who learned it.
+    /// Its trainer.
     pub trainer: String,
-    /// Where the energy that it learned from was read.
+    /// Source of its training energy.
     pub source: &'static str,
     /// `AbsPower` with idle power, `DynPower` without.
     pub output_type: &'static str,
-    /// What it looks at.
+    /// Its feature group.
     pub feature_group: &'static str,
-    /// The node type of the machine that it was learned on.
+    /// Node type of its training machine.
     pub node_type: u32,
-    /// That machine, where its pipeline tells.
+    /// Its training machine, if the pipeline records it.
     pub machine: Option<PowerMachine>,
-    /// How many machines of that type were measured.
+    /// Number of measured machines of that type.
     pub machines: Option<usize>,
-    /// How much that machine is like this one, 0 to 1.
+    /// Similarity of that machine to this one, 0 to 1.
     pub similarity: Option<f64>,
-    /// Its errors on rows that it was not learned from, the worst component first; empty where nobody wrote them down.
+    /// Its errors on held-out rows, the worst component first; empty if the pipeline records none.
     pub errors: Vec<PowerComponentError>,
-    /// Whether it can answer here; a pickle can only be given away.
+    /// Whether it can be used here; a pickle can only be passed on.
     pub is_usable: bool,
-    /// Whether the estimator answers with it now.
+    /// Whether the estimator uses it now.
     pub is_in_use: bool,
 }
 
-/// How wrong a predictor is about one component.
+/// Error of a predictor for one component.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PowerComponentError {
-    /// Which; `null` where only an error of all is known.
+    /// The component; `null` if only one error for all is known.
     pub component: Option<&'static str>,
-    /// Mean of the absolute errors.
+    /// Mean absolute error.
     pub mae_watts: Option<Watts>,
-    /// Mean of the relative errors.
+    /// Mean relative error.
     pub mape_ratio: Option<Ratio>,
 }
 
-/// A machine, as node types tell them apart.
+/// A machine, as node types describe it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct PowerMachine {
     /// Its processor.
@@ -138,7 +140,7 @@ pub struct PowerMachine {
 }
 
 impl PowerMachine {
-    /// The same in units of ours.
+    /// Converts a machine specification to base units.
     pub fn from_spec(spec: &MachineSpec) -> Self {
         Self {
             processor: spec.processor.clone(),
@@ -159,28 +161,29 @@ pub struct PowerPipeline {
     pub predictors: usize,
     /// Its node types, where it has an index.
     pub node_types: Option<usize>,
-    /// Sources for which it is asked first.
+    /// Energy sources for which it takes precedence.
     pub asked_for: Vec<&'static str>,
-    /// Where it comes from, where that is known.
+    /// Its source, if known.
     pub origin: Option<String>,
 }
 
-/// The physical fallback: idle and full power a core, by class of processor.
+/// The physical fallback: idle and full power per core, by processor class.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PowerFallback {
-    /// How the names of the class's processors begin; empty for all.
+    /// Prefix of the processor names of the class; empty for all.
     pub class: String,
-    /// How many machines were measured.
+    /// Number of measured machines.
     pub machines: u32,
-    /// Watts of the whole machine at rest, for each logical core.
+    /// Idle power of the whole machine per logical core, in watts.
     pub idle_watts: Watts,
-    /// Watts of the whole machine at full load, for each logical core.
+    /// Power of the whole machine at full load per logical core, in watts.
     pub full_watts: Watts,
-    /// How far single machines are from the median of the others of their class: mean relative error at rest.
+    /// Mean relative error of idle power: each machine against the median of the others of its
+    /// class.
     pub idle_mape_ratio: Ratio,
     /// The same at full load.
     pub full_mape_ratio: Ratio,
-    /// How many machines these errors are of.
+    /// Number of machines behind these errors.
     pub compared: u32,
 }
 
@@ -227,7 +230,7 @@ fn in_use_filter(watch: &PowerMonitor) -> impl Fn(&ListedPredictor<'_>) -> bool 
     }
 }
 
-/// Where a pipeline comes from, where that is known.
+/// The source of a pipeline, if known.
 fn pipeline_origin(pipeline: &str) -> Option<String> {
     let shipped = defaults::shipped().ok()?;
     (shipped.pipeline.name == pipeline).then(|| shipped.provenance.clone())
@@ -248,7 +251,7 @@ fn power_fallback(machine: &MachineSpec) -> Option<PowerFallback> {
 }
 
 impl NodePowerPredictor {
-    /// The predictor in force, with all that is known of it.
+    /// The predictor in use, with its full record.
     pub fn from_active(watch: &PowerMonitor, inforce: &ActivePowerPredictor) -> Self {
         let about = &inforce.about;
         let machine = watch.power.estimator.machine();

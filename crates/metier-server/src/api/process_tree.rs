@@ -1,4 +1,4 @@
-//! The processes of a run, which are kept as a file of the run.
+//! The process tree of a run, stored as a file of the run.
 
 use axum::http::StatusCode;
 use metier_types::{ArtefactRef, RunId, RunState};
@@ -8,9 +8,9 @@ use crate::http::problem::ProblemDetails;
 use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
-/// The name of the file that holds the process tree, as the measuring room writes it.
+/// Name of the file with the process tree, as `metier-measure` writes it.
 const PROCESS_TREE_FILE: &str = metier_types::ProcessTree::ARTEFACT_NAME;
-/// Larger ones are not given out: 100,000 processes take about a fifth of it.
+/// Larger trees are not served: 100,000 processes take about a fifth of this.
 const MAX_TREE_BYTES: u64 = 128 << 20;
 
 /// The process tree of a run, as it was recorded.

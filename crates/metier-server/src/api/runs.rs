@@ -1,4 +1,4 @@
-//! The list of runs, and one of them.
+//! The list of runs, and single runs.
 
 use metier_store::RunFilter;
 use metier_types::{ExitCause, RunId, RunState};
@@ -9,7 +9,7 @@ use crate::http::problem::ProblemDetails;
 use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
-/// What narrows the list.
+/// Filters of the list.
 pub const RUN_FILTERS: &[RouteParameter] = &[
     RouteParameter::query(
         "text",
@@ -37,7 +37,7 @@ pub const RUN_FILTERS: &[RouteParameter] = &[
     RouteParameter::query("after", ParameterForm::Text(200), "Where the page before ended: its `next`."),
 ];
 
-/// Runs that fit the filters.
+/// Runs that match the filters.
 pub fn list_runs(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let arguments = &call.arguments;
     let text = |name: &str| arguments.text(name).map(str::to_string);

@@ -1,7 +1,7 @@
-//! The time line of a run: its series, cut to a span and thinned out for drawing.
+//! The time line of a run: its series, cut to a time range and downsampled for drawing.
 //!
-//! Rows that are given out were measured; none is made up. JSON has no word for a number that is not finite: such a
-//! value becomes a row without one.
+//! Every row was measured; none is interpolated. JSON cannot express a number that is not finite,
+//! so such a value becomes absent.
 
 use axum::http::StatusCode;
 use metier_stats::Error;
@@ -16,7 +16,7 @@ use crate::http::problem::ProblemDetails;
 use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
-/// What narrows a time line.
+/// Filters of a time line.
 pub const PARAMETERS: &[RouteParameter] = &[
     RouteParameter::path("id", ParameterForm::Run, "The run."),
     RouteParameter::query(
@@ -54,7 +54,7 @@ impl VersionedRecord for SeriesList {
     const SCHEMA: &'static str = "metier.series-list/1";
 }
 
-/// The series of a run, or one of them.
+/// All series of a run, or one of them.
 pub fn list_series(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let arguments = &call.arguments;
     let id: RunId = arguments.required("id")?;
@@ -68,11 +68,11 @@ pub fn list_series(app: &SharedAppState, call: &HandlerRequest) -> Result<Handle
     }
     let points = arguments.integer("points").and_then(|n| usize::try_from(n).ok()).unwrap_or(4000);
     let store = app.storage.store()?;
-    // An unknown run is told apart from one without series.
+    // Distinguishes an unknown run from a run without series.
     super::load_run(&store, id)?;
     let whole = store.series(id, arguments.text("name")).map_err(storage::store_problem)?;
     let mut series = Vec::with_capacity(whole.len());
-    // One at a time, so that a whole series is gone before the next is thinned.
+    // One at a time, so that a whole series is freed before the next is downsampled.
     for whole in whole {
         let mut thin = metier_stats::downsample(&whole, from, to, points).map_err(downsample_problem)?;
         mark_non_finite_absent(&mut thin);
@@ -91,7 +91,7 @@ fn downsample_problem(error: Error) -> ProblemDetails {
     }
 }
 
-/// Turns values that JSON cannot carry into absent ones.
+/// Makes values absent that JSON cannot express.
 fn mark_non_finite_absent(series: &mut Series) {
     for column in &mut series.columns {
         let ColumnValues::Float(values) = &mut column.values else { continue };

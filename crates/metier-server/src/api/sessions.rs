@@ -1,4 +1,4 @@
-//! The queue of sessions: asking, looking, cancelling.
+//! The queue of sessions: add, list, show, cancel.
 
 use axum::http::{StatusCode, header};
 use metier_session::queue::{QueueError, SessionSubmission, read_file, submit_session};
@@ -15,7 +15,7 @@ use crate::http::problem::{FieldError, ProblemDetails};
 use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
-/// What narrows the list.
+/// Filters of the list.
 pub const SESSION_FILTERS: &[RouteParameter] = &[
     RouteParameter::query("state", ParameterForm::OneOf(&SessionState::WORDS), "Where they stand."),
     RouteParameter::query("job", ParameterForm::Job, "Asked for by this job."),
@@ -30,7 +30,7 @@ pub const SESSION_FILTERS: &[RouteParameter] = &[
         "With a lower number than this.",
     ),
 ];
-/// What goes with a run file.
+/// Parameters beside the run file.
 pub const ADD_PARAMETERS: &[RouteParameter] = &[RouteParameter::query(
     "device",
     ParameterForm::Device,
@@ -52,7 +52,7 @@ impl VersionedRecord for SessionList {
     const SCHEMA: &'static str = "metier.sessions/1";
 }
 
-/// Sessions that fit the filters.
+/// Sessions that match the filters.
 pub fn list_sessions(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let arguments = &call.arguments;
     let whole = |name: &str| arguments.integer(name).and_then(|number| u64::try_from(number).ok());
@@ -70,7 +70,7 @@ pub fn get_session(app: &SharedAppState, call: &HandlerRequest) -> Result<Handle
     HandlerResponse::json(&load_session(app, call)?)
 }
 
-/// What a session printed.
+/// Output of a session.
 pub fn get_session_log(
     app: &SharedAppState,
     call: &HandlerRequest,
@@ -80,7 +80,7 @@ pub fn get_session_log(
     Ok(HandlerResponse::new("text/plain; charset=utf-8", String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Puts a run file in the queue.
+/// Adds a run file to the queue.
 pub fn add_session(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     const TYPES: [&str; 3] = ["application/json", "application/yaml", "application/x-yaml"];
     let media_type = call.media_type();
@@ -119,7 +119,7 @@ pub fn cancel_session(
     Ok(HandlerResponse::json(&load_session(app, call)?)?.status(status))
 }
 
-/// Who cancels, as the end of "cancelled …".
+/// Name of the caller that cancels, as the end of "cancelled …".
 pub fn canceller_name(call: &HandlerRequest) -> String {
     match &call.user {
         Some(user) => format!("by {user}"),
@@ -133,7 +133,7 @@ fn load_session(app: &SharedAppState, call: &HandlerRequest) -> Result<SessionRe
     session.ok_or_else(|| ProblemDetails::not_found("session", &id.to_string()))
 }
 
-/// What is wrong with a run file, field by field.
+/// Faults of a run file, field by field.
 pub fn fault_problem(status: StatusCode, faults: &RunFileFaults) -> ProblemDetails {
     let error = |fault: &RunFileFault| {
         let field = if fault.field.is_empty() { "body" } else { &fault.field };
@@ -146,7 +146,7 @@ pub fn fault_problem(status: StatusCode, faults: &RunFileFaults) -> ProblemDetai
     ProblemDetails::fields(status, faults.iter().take(20).map(error).collect())
 }
 
-/// Why the queue took no session.
+/// Why the queue refused a session.
 pub fn queue_problem(error: QueueError) -> ProblemDetails {
     match error {
         QueueError::Store(error @ metier_store::Error::QueueFull { .. }) => {

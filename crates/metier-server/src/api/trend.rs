@@ -1,4 +1,4 @@
-//! Histories of workloads on devices, and where their level changed.
+//! Histories of workloads on devices, with the changes of their level.
 
 use axum::http::StatusCode;
 use metier_stats::{ChangeOptions, Error, TrendMetric};
@@ -10,7 +10,7 @@ use crate::http::problem::ProblemDetails;
 use crate::http::{HandlerRequest, HandlerResponse};
 use crate::storage;
 
-/// Which histories, and of what.
+/// Filters of the histories, and their metric.
 pub const PARAMETERS: &[RouteParameter] = &[
     RouteParameter::query("workload", ParameterForm::Workload, "Id or name of the workload, whole."),
     RouteParameter::query("device", ParameterForm::Device, "Id or name of the device, whole."),

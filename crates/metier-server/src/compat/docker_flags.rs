@@ -1,29 +1,29 @@
-//! Flags of `docker run`, read into the fields of a run file. None is handed on as text: a flag that has no field here is
-//! refused by name.
+//! Translates flags of `docker run` into fields of a run file. None is passed on as text: a flag
+//! without a field here is refused by name.
 
 use serde_json::{Map, Value, json};
 
 use crate::http::problem::FieldError;
 
-/// Flags that say nothing about what is measured: metier has its own way for each.
+/// Flags without effect on the measurement; metier has its own way for each.
 const IGNORED_FLAGS: [&str; 7] = ["--rm", "--tty", "--interactive", "--detach", "-t", "-i", "-d"];
-/// Flags with a value that say nothing about what is measured.
+/// Flags with a value and without effect on the measurement.
 const IGNORED_VALUE_FLAGS: [&str; 1] = ["--name"];
-/// Flags that are known and not wanted, and why.
+/// Refused flags, each with the reason.
 const REJECTED_FLAGS: [(&str, &str); 4] = [
     ("--env-file", "-e NAME=VALUE for each: files of the server are not read for others"),
     ("--privileged", "the devices it needs, with --device"),
     ("--restart", "none: what is measured runs once"),
     ("--pid", "none: what is measured has process ids of its own"),
 ];
-/// What is read, as errors list it.
+/// Accepted flags, as errors list them.
 const ACCEPTED_FLAGS: &str = "-v, --mount, -e, --network, --runtime, --gpus, -u, -w, --device, --cap-add, -m, --shm-size, --cpus, --entrypoint";
 
 /// Long names of short flags with a value.
 const SHORT_FLAGS: [(char, &str); 5] =
     [('v', "--volume"), ('e', "--env"), ('u', "--user"), ('w', "--workdir"), ('m', "--memory")];
 
-/// Reads the flags into a run file; `field` is what errors call them.
+/// Translates the flags into a run file; `field` is their name in errors.
 pub fn read_docker_flags(
     field: &str,
     text: &str,
@@ -43,7 +43,7 @@ pub fn read_docker_flags(
             }
         };
         let Some(value) = value.or_else(|| words.next()) else {
-            // One that nobody knows needs no value either.
+            // An unknown flag needs no value either.
             let want = match is_known_flag(&flag) {
                 true => format!("a value after {word}"),
                 false => format!("one of {ACCEPTED_FLAGS}"),
@@ -59,7 +59,7 @@ pub fn read_docker_flags(
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// What is wrong with a text that cannot be taken apart.
+/// The error for a text that cannot be split into words.
 pub fn unclosed_quote(field: &str, text: &str) -> FieldError {
     FieldError::new(field, text, "words with every quote closed, and nothing after a last \\")
 }
@@ -68,7 +68,7 @@ enum DockerFlagWord {
     Ignored,
     /// A flag by its long name, and its value where it is in the same word.
     Flag(String, Option<String>),
-    /// What would be right.
+    /// The expected words, for the error.
     Unknown(String),
 }
 
@@ -84,7 +84,7 @@ fn parse_word(word: &str) -> DockerFlagWord {
             Some((flag, value)) => (flag, Some(value.to_string())),
             None => (word, None),
         };
-        // `--rm=true` and its like.
+        // `--rm=true` and similar.
         if IGNORED_FLAGS.contains(&flag) {
             return DockerFlagWord::Ignored;
         }
@@ -114,17 +114,17 @@ fn is_known_flag(flag: &str) -> bool {
     set_flag(&mut Map::new(), flag, "").err().is_none_or(|want| want != format!("one of {ACCEPTED_FLAGS}"))
 }
 
-/// The list of a field.
+/// The list in a field.
 fn list<'a>(file: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Vec<Value>> {
     file.entry(name).or_insert_with(|| json!([])).as_array_mut()
 }
 
-/// The map of a field.
+/// The map in a field.
 fn part<'a>(file: &'a mut Map<String, Value>, name: &str) -> Option<&'a mut Map<String, Value>> {
     file.entry(name).or_insert_with(|| json!({})).as_object_mut()
 }
 
-/// Sets a field; else says what would be right.
+/// Sets a field; else returns the expected value.
 fn set_flag(file: &mut Map<String, Value>, flag: &str, value: &str) -> Result<(), String> {
     let (table, name, value) = match flag {
         "--volume" | "--mount" => {
@@ -210,14 +210,14 @@ fn parse_gpus(value: &str) -> Result<&str, &'static str> {
 
 fn parse_capability(value: &str) -> Result<&str, &'static str> {
     let is_name = !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    // All of them are as much as --privileged, which is not wanted either.
+    // All capabilities equal `--privileged`, which is refused, too.
     match is_name && !value.eq_ignore_ascii_case("all") {
         true => Ok(value),
         false => Err("the name of one capability, such as SYS_NICE"),
     }
 }
 
-/// `512m` is 512 MiB there; here that is `512Mi`.
+/// `512m` means 512 MiB in Docker; a run file writes `512Mi`.
 fn parse_memory(value: &str) -> Result<String, &'static str> {
     let lower = value.to_ascii_lowercase();
     let (number, unit) = match lower.char_indices().next_back() {

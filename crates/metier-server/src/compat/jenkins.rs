@@ -1,11 +1,12 @@
-//! The Jenkins-shaped door: clients that start a job with parameters, follow it through Jenkins's queue and read its
-//! console, find the same addresses and fields here.
+//! A Jenkins-compatible interface. Clients that start a job with parameters, follow it through
+//! Jenkins's queue and read its console find the same addresses and fields here.
 //!
-//! A job is a name with defaults; a build is a session, and the number of its queue item is that of its build. The
-//! parameters are those of the Waggle profiling pipeline: an image, its arguments, and flags of `docker run`. All three
-//! are read into a run file, over what the job has of its own; none ever reaches a shell.
+//! A job is a name with defaults. A build is a session; its queue item has the same number. The
+//! parameters are those of the Waggle profiling pipeline: an image, its arguments, and flags of
+//! `docker run`. All three are translated into a run file, on top of the job's defaults; none ever
+//! reaches a shell.
 //!
-//! Limits: no multipart forms, no `delay`, no `tree`: the whole of these short records is always sent.
+//! Limits: no multipart forms, no `delay`, no `tree`; these short records are always sent whole.
 
 use axum::http::{StatusCode, header};
 use metier_session::queue::{SessionSubmission, read_file, submit_session};
@@ -47,7 +48,7 @@ const DEPTH: RouteParameter = RouteParameter::query(
 const TREE: RouteParameter =
     RouteParameter::query("tree", ParameterForm::Text(1000), "Of no effect; clients send it.");
 
-/// To start a build; the fields may stand in the query or in the body.
+/// Parameters that start a build; the fields may stand in the query or in the body.
 pub const START_PARAMETERS: &[RouteParameter] = &[
     JOB_NAME,
     RouteParameter::query("app_name", ParameterForm::Text(MAX_FIELD_CHARS), "The image."),
@@ -60,22 +61,22 @@ pub const START_PARAMETERS: &[RouteParameter] = &[
 ];
 pub const JOB_PARAMETERS: &[RouteParameter] = &[JOB_NAME, DEPTH, TREE];
 pub const BUILD_PARAMETERS: &[RouteParameter] = &[JOB_NAME, BUILD_NUMBER, DEPTH, TREE];
-/// Of an item of the queue.
+/// Parameters of a queue item.
 pub const ITEM_PARAMETERS: &[RouteParameter] = &[ITEM_NUMBER, DEPTH, TREE];
-/// To cancel an item.
+/// Parameters that cancel an item.
 pub const CANCEL_PARAMETERS: &[RouteParameter] = &[RouteParameter::required_query(
     "id",
     ParameterForm::Whole { least: 1, most: i64::MAX, otherwise: None },
     "The number of the queue's item.",
 )];
 
-/// What starts a build, as a form.
+/// The form that starts a build.
 #[derive(Debug, Serialize, JsonSchema)]
 #[allow(dead_code, reason = "describes a form")]
 pub struct JenkinsBuildRequest {
     /// The image.
     app_name: String,
-    /// Its arguments, as a shell would take them apart.
+    /// Its arguments, split as a shell would.
     #[serde(default)]
     app_args: String,
     /// Flags of `docker run`.
@@ -83,7 +84,7 @@ pub struct JenkinsBuildRequest {
     app_docker_args: String,
 }
 
-/// A build, with the fields of Jenkins that clients read.
+/// A build, with the Jenkins fields that clients read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct JenkinsBuild {
     #[serde(rename = "_class")]
@@ -97,24 +98,24 @@ pub struct JenkinsBuild {
     full_display_name: String,
     #[serde(rename = "queueId")]
     queue_id: u64,
-    /// Whether it is under way.
+    /// Whether it is running.
     building: bool,
-    /// `SUCCESS`, `FAILURE` or `ABORTED`; `null` while it is under way.
+    /// `SUCCESS`, `FAILURE` or `ABORTED`; `null` while it is running.
     result: Option<&'static str>,
     /// Milliseconds since 1970.
     timestamp: i64,
-    /// Milliseconds; 0 while it is under way.
+    /// Milliseconds; 0 while it is running.
     duration: i64,
     #[serde(rename = "estimatedDuration")]
     estimated_duration: i64,
-    /// Why it ended as it did.
+    /// Reason of its result.
     description: Option<String>,
     actions: Vec<Value>,
     /// The session behind it.
     metier: Value,
 }
 
-/// An item of the queue, with the fields of Jenkins that clients read.
+/// A queue item, with the Jenkins fields that clients read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct JenkinsQueueItem {
     #[serde(rename = "_class")]
@@ -133,7 +134,7 @@ pub struct JenkinsQueueItem {
     executable: Option<Value>,
 }
 
-/// A job, with the fields of Jenkins that clients read.
+/// A job, with the Jenkins fields that clients read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct JenkinsJob {
     #[serde(rename = "_class")]
@@ -150,7 +151,7 @@ pub struct JenkinsJob {
     last_build: Option<Value>,
 }
 
-/// Puts a session in the queue.
+/// Adds a session to the queue.
 pub fn start_build(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let job = find_job(app, call)?;
     let given = read_build_fields(call)?;
@@ -200,7 +201,8 @@ pub fn start_build(app: &SharedAppState, call: &HandlerRequest) -> Result<Handle
     HandlerResponse::new(PLAIN_TEXT, "").status(StatusCode::CREATED).with_header(header::LOCATION, &place)
 }
 
-/// What was sent over what the job has: lists grow, but not that of the arguments, tables are joined, the rest is replaced.
+/// Merges the request into the job's defaults: lists are appended, except the arguments; tables are
+/// merged; the rest is replaced.
 fn merge_defaults(mut defaults: Map<String, Value>, sent: Map<String, Value>) -> Map<String, Value> {
     for (name, value) in sent {
         match (defaults.get_mut(&name), value) {
@@ -212,7 +214,8 @@ fn merge_defaults(mut defaults: Map<String, Value>, sent: Map<String, Value>) ->
     defaults
 }
 
-/// The field that was sent, by the one that was made of it; a job's own keeps its name.
+/// Maps a field of the run file to the sent field that it came from; a field of the job's defaults
+/// keeps its name.
 fn sent_field_name(field: &str) -> String {
     let root = field.split(['.', '[']).next().unwrap_or(field);
     let sent = match root {
@@ -259,7 +262,7 @@ fn read_build_fields(call: &HandlerRequest) -> Result<Vec<(String, String)>, Pro
     if errors.is_empty() { Ok(given) } else { Err(ProblemDetails::fields(StatusCode::BAD_REQUEST, errors)) }
 }
 
-/// An item of the queue.
+/// A queue item.
 pub fn get_queue_item(
     app: &SharedAppState,
     call: &HandlerRequest,
@@ -271,7 +274,9 @@ pub fn get_queue_item(
     let has_begun = session.started.is_some();
     let device = match &session.device {
         Some(name) if is_unknown_device(app, name)? => {
-            format!("the device {name:?}, which nobody here knows: none of that name or id has measured yet")
+            format!(
+                "the device {name:?}, which is unknown here: no device with that name or id has measured yet"
+            )
         }
         Some(name) => format!("the device {name:?}"),
         None => "the device".to_string(),
@@ -303,7 +308,7 @@ fn is_unknown_device(app: &SharedAppState, name: &str) -> Result<bool, ProblemDe
     Ok(!devices.iter().any(|device| device.name == name || device.id.as_str() == name))
 }
 
-/// Takes an item out of the queue.
+/// Removes an item from the queue.
 pub fn cancel_item(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let session = find_item_session(app, call, "id")?;
     let by = sessions::canceller_name(call);
@@ -326,7 +331,7 @@ pub fn get_last_build(
     HandlerResponse::json(&build_of_session(&last, &call.base_url()))
 }
 
-/// What a build printed.
+/// Output of a build.
 pub fn get_console(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let session = find_started_session(app, call)?;
     let (text, _) = app.storage.store()?.session_log(session.id, 0).map_err(storage::store_problem)?;
@@ -428,7 +433,7 @@ fn find_job(
     }
 }
 
-/// A session that this door made, by its number.
+/// A session of this interface, by its number.
 fn find_item_session(
     app: &SharedAppState,
     call: &HandlerRequest,
@@ -441,7 +446,7 @@ fn find_item_session(
         .ok_or_else(|| ProblemDetails::not_found("queue item", &number.to_string()))
 }
 
-/// The build of the address: a session of that job whose turn has come.
+/// The build of the address: a session of that job that has started.
 fn find_started_session(
     app: &SharedAppState,
     call: &HandlerRequest,

@@ -1,4 +1,5 @@
-//! Doors for the clients of other systems: what they send and expect, over the same queue, store and predictors.
+//! Interfaces for the clients of other systems: their requests and responses, over metier's queue,
+//! store and predictors.
 
 mod docker_flags;
 pub mod jenkins;

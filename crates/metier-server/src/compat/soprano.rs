@@ -1,10 +1,9 @@
-//! The SOPRANO profiler's interface: `POST /api/profiling` and `POST /upload`, as its clients know
-//! them.
+//! The SOPRANO profiler's interface: `POST /api/profiling` and `POST /upload`.
 //!
-//! It translates. What is asked is checked in [`train_request`]; nodes and predictors are kept in
-//! [`crate::placement_cache`] and ranked by [`metier_place`]; [`candidate`] and [`route_request`] write the
-//! ranking with the original's names. [`predictor_columns`] reads the original's predictor files. Only what
-//! is to be placed ([`rank_and_place`]) goes to a cluster, in a lane of its own.
+//! It only translates. [`request`] checks the request. [`crate::placement_cache`] holds nodes and
+//! predictors, and [`metier_place`] ranks them. [`candidate`] and [`response`] write the ranking
+//! with the original's names. [`predictor_columns`] reads the original's predictor files. Only a
+//! graph to be placed ([`placement_plan`]) goes to a cluster, in a lane of its own.
 
 mod candidate;
 mod deployment;

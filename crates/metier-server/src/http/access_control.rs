@@ -1,4 +1,4 @@
-//! Who may ask what: the `Host` header on a loopback address, the token, and the size of what is sent.
+//! Access control: the `Host` header on a loopback address, the token, and the size of bodies.
 
 use std::net::SocketAddr;
 
@@ -8,30 +8,31 @@ use base64::Engine as _;
 use crate::http::config::HttpConfig;
 use crate::http::problem::{FieldError, ProblemDetails};
 
-/// Who may have an answer.
+/// Access rule of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteAccess {
     Open,
-    /// On a loopback address anyone; elsewhere holders of the token, unless the door was opened by name.
+    /// Open to all on a loopback address; elsewhere needs the token, unless the interface was
+    /// opened by name.
     Interface(&'static str),
-    /// Anyone while there is no token; else its holders.
+    /// Open to all without a token; else needs the token.
     Api,
 }
 
-/// Whose ways of asking hold at a path.
+/// The authentication dialect of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiDialect {
     Own,
     Jenkins,
 }
 
-/// Whose ways of asking hold at a path.
+/// The authentication dialect of a path.
 pub fn api_dialect(path: &str) -> ApiDialect {
     let first = path.split('/').nth(1).unwrap_or_default();
     if matches!(first, "job" | "queue" | "crumbIssuer") { ApiDialect::Jenkins } else { ApiDialect::Own }
 }
 
-/// Who may have what is at a path. It goes by the path alone, so that no route can be added that forgets it.
+/// The access rule of a path. It depends on the path alone, so that no new route can omit it.
 pub fn route_access(path: &str) -> RouteAccess {
     match path {
         "/healthz" | "/readyz" => RouteAccess::Open,
@@ -44,7 +45,7 @@ pub fn route_access(path: &str) -> RouteAccess {
     }
 }
 
-/// Whether a caller is let in; `Ok(true)` if it may also know details of this machine.
+/// Checks a caller's access; `Ok(true)` if it may also see details of this machine.
 pub fn authorise(config: &HttpConfig, path: &str, headers: &HeaderMap) -> Result<bool, ProblemDetails> {
     let is_trusted = match &config.token {
         None => true,
@@ -90,15 +91,16 @@ pub fn authorise(config: &HttpConfig, path: &str, headers: &HeaderMap) -> Result
     ))
 }
 
-/// What a caller shows.
+/// Credentials of a request.
 pub struct PresentedToken {
-    /// The token, right or not.
+    /// The token, valid or not.
     pub token: Vec<u8>,
-    /// The name beside it, where there is one.
+    /// The user name beside it, if any.
     pub user: Option<String>,
 }
 
-/// The token that a caller shows: after `Bearer`, and at Jenkins's door as the password of basic authentication.
+/// The token of a request: after `Bearer`, and in the Jenkins dialect as the password of basic
+/// authentication.
 pub fn presented_token(door: ApiDialect, headers: &HeaderMap) -> Option<PresentedToken> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let at = value.iter().position(|byte| *byte == b' ')?;
@@ -116,10 +118,11 @@ pub fn presented_token(door: ApiDialect, headers: &HeaderMap) -> Option<Presente
     Some(PresentedToken { token: pair[at + 1..].to_vec(), user: (!user.is_empty()).then_some(user) })
 }
 
-/// Refuses names that do not mean this machine, on a loopback address.
+/// On a loopback address, refuses host names that do not mean this machine.
 ///
-/// A web page elsewhere can make its own name resolve to 127.0.0.1 and then read our answers as its own
-/// ("DNS rebinding"); its requests still carry that name. Elsewhere the token protects, and names are many.
+/// A foreign web page can resolve its own name to 127.0.0.1 and then read responses as its own
+/// ("DNS rebinding"); its requests still carry that name. On other addresses the token protects,
+/// and a host may have many names.
 pub fn check_host(
     config: &HttpConfig,
     listen: SocketAddr,
@@ -168,7 +171,8 @@ fn is_known_host(config: &HttpConfig, listen: SocketAddr, host: &str) -> bool {
         .any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Refuses a body that says it is larger than allowed; one that does not say is cut off while it is read.
+/// Refuses a body whose declared length exceeds the limit; without a length, reading stops at the
+/// limit.
 pub fn check_length(most: u64, headers: &HeaderMap) -> Result<(), ProblemDetails> {
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());

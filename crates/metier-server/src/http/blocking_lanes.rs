@@ -1,4 +1,4 @@
-//! Blocking work of handlers: on threads of its own, so many at a time in each lane.
+//! Blocking work of handlers, on threads of its own, with a limit for each lane.
 
 use std::sync::Arc;
 
@@ -7,20 +7,21 @@ use tokio::sync::Semaphore;
 
 use super::problem::ProblemDetails;
 
-/// Which gate blocking work goes through.
+/// The lane of a blocking task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneKind {
     /// Store calls, a few at a time.
     Store,
-    /// What may take long and has nothing to do with the store, one at a time: it must not keep others from it.
+    /// Long tasks without the store, one at a time, so that they do not delay store calls.
     Aside,
-    /// What only computes, as many at a time as there are processors.
+    /// Computation only, as many at a time as there are processors.
     Compute,
-    /// What is put into a cluster, one at a time: two that look at once would both take the same room.
+    /// Placements in a cluster, one at a time: two concurrent surveys would both choose the same
+    /// room.
     Place,
 }
 
-/// Bounds how much blocking work runs at a time, lane by lane.
+/// Bounds the concurrent blocking work, lane by lane.
 pub struct BlockingLanes {
     store: Arc<Semaphore>,
     aside: Arc<Semaphore>,
@@ -29,7 +30,7 @@ pub struct BlockingLanes {
 }
 
 impl BlockingLanes {
-    /// With at most that many store calls at a time.
+    /// With this limit of concurrent store calls.
     pub fn new(store_calls: usize) -> Self {
         let lane = |most: usize| Arc::new(Semaphore::new(most));
         Self {
@@ -40,14 +41,15 @@ impl BlockingLanes {
         }
     }
 
-    /// Threads that all lanes together can keep busy.
+    /// Threads that all lanes together can occupy.
     pub fn threads(store_calls: usize) -> usize {
         store_calls.max(1) + 2 + processor_count()
     }
 
-    /// Runs blocking work on a thread of its own, when it is its turn.
+    /// Runs blocking work on a thread of its own, when its lane has room.
     ///
-    /// Its turn ends when the work does, not when the client gives up: a slow store is not asked for more.
+    /// The place is released when the work ends, not when the client gives up, so that a slow store
+    /// gets no further calls.
     pub async fn run<T: Send + 'static>(
         &self,
         lane: LaneKind,
@@ -78,7 +80,7 @@ impl BlockingLanes {
     }
 }
 
-/// How many processors there are, within reason.
+/// Number of processors, bounded.
 fn processor_count() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get().min(16))
 }

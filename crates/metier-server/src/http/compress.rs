@@ -1,7 +1,8 @@
-//! Smaller answers for clients on other machines.
+//! Compresses responses for clients on other machines.
 //!
-//! Series are long columns of similar numbers: gzip at its fastest makes them several times smaller. On this machine the
-//! network costs nothing and the CPU time may belong to what is being measured, so nothing is compressed there.
+//! Series are long columns of similar numbers: gzip at its fastest makes them several times
+//! smaller. On loopback the network costs nothing, and the CPU time may belong to the measured
+//! program. So nothing is compressed there.
 
 use std::io::Write as _;
 
@@ -13,7 +14,7 @@ use crate::http::HandlerResponse;
 use crate::http::config::HttpLimits;
 use crate::http::gate::PeerAddress;
 
-/// Whether answers to this client are to be compressed.
+/// Whether to compress responses to this client.
 pub fn accepts_gzip(limits: &HttpLimits, peer: Option<&PeerAddress>, headers: &HeaderMap) -> bool {
     let is_near = peer.is_none_or(|peer| peer.0.ip().to_canonical().is_loopback());
     (limits.compress_on_loopback || !is_near)
@@ -28,7 +29,7 @@ pub fn accepts_gzip(limits: &HttpLimits, peer: Option<&PeerAddress>, headers: &H
             })
 }
 
-/// Whether a weight such as `q=0.0` says "not this one".
+/// Whether a weight such as `q=0.0` excludes an encoding.
 fn is_zero_weight(weight: &str) -> bool {
     weight
         .trim()
@@ -36,7 +37,7 @@ fn is_zero_weight(weight: &str) -> bool {
         .is_some_and(|number| number.trim().parse::<f32>().is_ok_and(|q| q <= 0.0))
 }
 
-/// The answer, compressed if it is large enough. Runs where blocking work runs.
+/// Compresses a response that is large enough. Runs in a blocking lane.
 pub fn compress_response(mut reply: HandlerResponse, from_bytes: usize) -> HandlerResponse {
     if reply.body.len() < from_bytes {
         return reply;

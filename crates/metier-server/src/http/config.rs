@@ -9,7 +9,8 @@ use subtle::ConstantTimeEq;
 
 use crate::error::Error;
 
-/// What `open` may name: parts that answer without the token on an address that is not loopback.
+/// Interfaces that `open` may name; they respond without the token on an address that is not
+/// loopback.
 pub const OPEN_INTERFACES: [&str; 4] = ["metrics", "page", "soprano", "models"];
 
 /// Settings of the HTTP layer.
@@ -17,14 +18,15 @@ pub const OPEN_INTERFACES: [&str; 4] = ["metrics", "page", "soprano", "models"];
 pub struct HttpConfig {
     /// Where to listen; port 0 picks a free one.
     pub listen: SocketAddr,
-    /// What callers of the API must show; needed on any address that is not loopback.
+    /// Token of the API; needed on any address that is not loopback.
     pub token: Option<AccessToken>,
-    /// What starts a run where `token` is not set: shown by those who are not the user that runs the server.
+    /// Token for starting runs where `token` is not set; processes of the server's own user need
+    /// none.
     pub start_token: Option<AccessToken>,
-    /// Parts of [`OPEN_INTERFACES`] that stay open without the token on an address that is not loopback.
+    /// Entries of [`OPEN_INTERFACES`] that need no token on an address that is not loopback.
     pub open: Vec<String>,
-    /// Names beside those of this machine that the `Host` header may have on a loopback address, without
-    /// a port; for a proxy that passes the outer name on.
+    /// Further names that the `Host` header may have on a loopback address, without a port; for a
+    /// proxy that passes the outer name on.
     pub hosts: Vec<String>,
     /// Further addresses, by the name of the interface that they are for. An address in use is skipped
     /// with a warning.
@@ -53,12 +55,12 @@ impl HttpConfig {
         all.into_iter().all(|address| address.ip().to_canonical().is_loopback())
     }
 
-    /// Whether that door answers without the token.
+    /// Whether that interface responds without the token.
     pub fn is_open(&self, door: &str) -> bool {
         self.is_loopback() || self.open.iter().any(|name| name == door)
     }
 
-    /// What stands against starting with it.
+    /// Checks the settings before the start.
     pub fn check(&self) -> Result<(), Error> {
         self.check_open()?;
         let reachable = |address: &&SocketAddr| !address.ip().to_canonical().is_loopback();
@@ -87,25 +89,26 @@ pub struct HttpLimits {
     pub connections: usize,
     /// Store calls at once.
     pub store_calls: usize,
-    /// Requests that start or end runs: so many at once, and a fifth of that a second.
+    /// Requests that start or end runs: this many at once, and a fifth of that per second.
     pub starts: u32,
     pub body_bytes: u64,
     /// Largest upload of a graph.
     pub upload_bytes: u64,
-    /// From a connection's readiness to the end of a request's head; also how long a kept connection may idle.
+    /// Time from a connection's readiness to the end of a request's head; also the idle time of a
+    /// kept connection.
     pub header_time: Duration,
-    /// From a request's head to its response.
+    /// Time from a request's head to its response.
     pub request_time: Duration,
     /// The same for the upload of a graph.
     pub upload_time: Duration,
-    /// How much longer a request may take that places a graph in a cluster.
+    /// Additional time for a request that places a graph in a cluster.
     pub place_time: Duration,
     /// How long a client may leave a response unread before the connection is dropped.
     pub write_time: Duration,
-    /// How long requests under way may take after the server was told to stop.
+    /// How long running requests may take after the server's stop was requested.
     pub drain_time: Duration,
-    /// JSON of at least this size is compressed for clients on other machines that accept it; on this one
-    /// it would only cost the CPU time of what is being measured.
+    /// JSON of at least this size is compressed for clients on other machines that accept it. On
+    /// loopback, compression would only take CPU time from the measured program.
     pub compress_from_bytes: usize,
     /// Compress for clients on this machine too.
     pub compress_on_loopback: bool,
@@ -122,7 +125,8 @@ impl Default for HttpLimits {
             header_time: Duration::from_secs(10),
             request_time: Duration::from_secs(10),
             upload_time: Duration::from_secs(60),
-            // Looking for the cluster, at it, and writing to it have 30 s each, and then it is waited for at most 60 s.
+            // Connecting to the cluster, surveying it and writing to it have 30 s each; the wait
+            // for availability has at most 60 s.
             place_time: Duration::from_secs(160),
             write_time: Duration::from_secs(30),
             drain_time: Duration::from_secs(5),
@@ -133,35 +137,35 @@ impl Default for HttpLimits {
 }
 
 impl HttpLimits {
-    /// Largest body at a path.
+    /// Largest body of a request to a path.
     pub fn max_body_bytes(&self, path: &str) -> u64 {
         if UPLOAD_PATHS.contains(&path) { self.upload_bytes } else { self.body_bytes }
     }
 
-    /// Longest time for a request to a path, where nothing is placed.
+    /// Time limit of a request to a path, without a placement.
     pub fn max_request_time(&self, path: &str) -> Duration {
         if UPLOAD_PATHS.contains(&path) { self.upload_time } else { self.request_time }
     }
 
-    /// Longest time for whatever may be asked at a path.
+    /// Time limit of any request to a path.
     pub fn max_total_time(&self, path: &str) -> Duration {
         self.max_request_time(path)
             + if PLACEMENT_PATHS.contains(&path) { self.place_time } else { Duration::ZERO }
     }
 }
 
-/// Where graphs are uploaded.
+/// Paths of graph uploads.
 const UPLOAD_PATHS: [&str; 2] = ["/upload", "/api/v1/graphs"];
-/// Where graphs can be placed.
+/// Paths that can place graphs.
 const PLACEMENT_PATHS: [&str; 2] = ["/upload", "/api/profiling"];
 
-/// A token that callers must show. Only its digest is kept, and nothing prints it.
+/// The access token. Only its digest is stored, and it is never printed.
 #[derive(Clone)]
 pub struct AccessToken([u8; 32]);
 
 impl AccessToken {
     pub const MIN_LENGTH: usize = 16;
-    /// Most characters; longer ones do not fit a header well.
+    /// Most characters; longer tokens do not fit a header well.
     pub const MAX_LENGTH: usize = 512;
 
     /// Checks that a token can be sent in a header and is not easily guessed.
@@ -181,7 +185,7 @@ impl AccessToken {
         Ok(Self(Sha256::digest(token.as_bytes()).into()))
     }
 
-    /// Whether that is the token, in a time that does not depend on how much of it is right.
+    /// Compares in a time that does not depend on the number of matching bytes.
     pub fn matches(&self, shown: &[u8]) -> bool {
         let shown: [u8; 32] = Sha256::digest(shown).into();
         self.0.ct_eq(&shown).into()

@@ -1,5 +1,5 @@
-//! The front door that every request passes: it gives each an id, lets it in or not, bounds its time, and on the
-//! way out adds the headers that protect browsers, counts it and writes one log line.
+//! The middleware that every request passes. It assigns an id, checks access and bounds the time.
+//! On the way out it adds the security headers, counts the response and writes one log line.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::http::{HttpState, RouteLabel};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What a browser must not do with our answers. Svelte writes styles into elements, hence the inline ones.
+/// Restrictions for browsers. Svelte writes inline styles, hence the exception for them.
 const SECURITY_HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -33,7 +33,7 @@ const SECURITY_HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// The other end of a request's connection.
+/// The peer address of a request's connection.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerAddress(pub SocketAddr);
 
@@ -44,11 +44,11 @@ pub struct ConnectionEnds {
     pub local: SocketAddr,
 }
 
-/// Marks a request whose caller may know details of this machine.
+/// Marks a request whose caller may see details of this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct TrustedCaller;
 
-/// Passes a request on, if it may.
+/// Passes a request on, if access is granted.
 pub async fn gate_request(State(state): State<Arc<HttpState>>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let id = request_id(request.headers());
@@ -74,7 +74,8 @@ pub async fn gate_request(State(state): State<Arc<HttpState>>, request: Request,
     for (name, value) in SECURITY_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    // Runs change while they run and may be private: nothing keeps a copy unless the page's files say so.
+    // Runs change while they run and may be private: no cache may store them, except for the page's
+    // own files.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Ok(value) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID, value);
@@ -108,14 +109,14 @@ async fn admit_request(state: &HttpState, request: Request, next: Next) -> Resul
     tokio::time::timeout(time, next.run(request)).await.map_err(|_| timeout_problem(time))
 }
 
-/// A request that took longer than it may.
+/// The problem for a request beyond its time limit.
 pub fn timeout_problem(time: Duration) -> ProblemDetails {
     let seconds = time.as_secs_f64();
     let detail = format!("this took longer than {seconds} s and was given up; ask for less, or try again");
     ProblemDetails::unavailable(detail)
 }
 
-/// The client's own id where it is short and plain, else a new one.
+/// The client's own id if it is short and plain, else a new one.
 fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
     let is_plain = |id: &&str| {

@@ -1,4 +1,4 @@
-//! What a handler is given and what it gives back.
+//! Input and output of a handler.
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -9,14 +9,14 @@ use crate::http::gate::ConnectionEnds;
 use crate::http::parameter::RequestArguments;
 use crate::http::problem::ProblemDetails;
 
-/// What a handler is given.
+/// Input of a handler.
 #[derive(Debug)]
 pub struct HandlerRequest {
     pub arguments: RequestArguments,
     pub headers: HeaderMap,
-    /// Whether the caller may know details of this machine: it shows the token, or none is needed.
+    /// Whether the caller may see details of this machine: it has the token, or none is needed.
     pub is_trusted: bool,
-    /// Who asks, where the route starts or ends runs and they are known.
+    /// The user, if the route starts or ends runs and the user is known.
     pub user: Option<String>,
     /// Both ends of the connection.
     pub line: Option<ConnectionEnds>,
@@ -24,30 +24,30 @@ pub struct HandlerRequest {
 }
 
 impl HandlerRequest {
-    /// The media type of what was sent, without its parameters.
+    /// The media type of the body, without its parameters.
     pub fn media_type(&self) -> String {
         let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
-    /// The address of this server as the caller knows it, with a slash at its end.
+    /// This server's address as the caller sees it, with a trailing slash.
     pub fn base_url(&self) -> String {
         let host = self.headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
         format!("http://{host}/")
     }
 }
 
-/// What a handler gives back.
+/// Output of a handler.
 #[derive(Debug)]
 pub struct HandlerResponse {
     pub status: StatusCode,
-    /// The headers that say what the body is.
+    /// The headers that describe the body.
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
 impl HandlerResponse {
-    /// A body of that media type.
+    /// A body of this media type.
     pub fn new(media_type: &'static str, body: impl Into<Bytes>) -> Self {
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))]);
         Self { status: StatusCode::OK, headers, body: body.into() }
@@ -69,7 +69,7 @@ impl HandlerResponse {
         self
     }
 
-    /// With a header more.
+    /// Adds a header.
     pub fn with_header(mut self, name: HeaderName, value: &str) -> Result<Self, ProblemDetails> {
         let value = HeaderValue::from_str(value).map_err(|_| {
             ProblemDetails::new(

@@ -23,7 +23,7 @@ use super::gate::{ConnectionEnds, PeerAddress};
 use super::write_timeout::WriteTimeoutStream;
 use crate::error::Error;
 
-/// Largest head of a request, about: what one read brings beyond it may still be taken.
+/// Approximate limit of a request's head; bytes of the same read beyond it may still be accepted.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// Done when INT or TERM comes.
@@ -39,7 +39,7 @@ pub fn shutdown_signal() -> Result<impl Future<Output = ()>, Error> {
     })
 }
 
-/// Answers connections until `shutdown` is done; then those under way may finish.
+/// Serves connections until `shutdown` is done; then running requests may finish.
 pub async fn serve_connections(
     listener: TcpListener,
     limits: HttpLimits,
@@ -55,7 +55,8 @@ pub async fn serve_connections(
     loop {
         while connections.try_join_next().is_some() {}
         let accepted = async {
-            // The place first: who finds none waits in the kernel's queue, not in our memory.
+            // Acquire the permit before accepting: excess connections then wait in the kernel's
+            // queue, not in the server's memory.
             let place = places.clone().acquire_owned().await.ok();
             (place, listener.accept().await)
         };
@@ -105,7 +106,7 @@ async fn serve_connection(
     router: TowerToHyperService<axum::Router>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    // Answers are written whole; waiting for more to send only delays them.
+    // Responses are written whole, so waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
     let local = stream.local_addr().ok();
     let stream = TokioIo::new(WriteTimeoutStream::new(stream, limits.write_time));
@@ -131,7 +132,7 @@ async fn serve_connection(
         }
     };
     if let Err(error) = ended {
-        // Clients that vanish, are too slow or do not speak HTTP: of interest only when looking for something.
+        // Clients that vanish, are too slow or do not speak HTTP; of interest only for debugging.
         tracing::debug!(%peer, %error, "connection ended");
     }
 }

@@ -1,4 +1,5 @@
-//! What every server here is made of: the gate, limits, problem+json, parameters, routes and the router.
+//! The HTTP layer of every server here: the gate, limits, problem+json, parameters, routes and the
+//! router.
 
 pub mod access_control;
 pub mod blocking_lanes;

@@ -1,7 +1,7 @@
 //! Parameters of routes: declared once, then checked, read and documented from that declaration.
 //!
-//! A name that the route does not declare is refused, as is one given twice; all that is wrong with a request
-//! is told at once. An empty value (`?text=`) is the same as none, so that a form can be sent as it is.
+//! An undeclared or repeated name is refused. All faults of a request are reported at once. An
+//! empty value (`?text=`) counts as absent, so that a form can be sent as it is.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,21 +17,21 @@ use crate::http::problem::{FieldError, ProblemDetails};
 const MAX_IDS: usize = 64;
 const MAX_QUERY_BYTES: usize = 16 << 10;
 
-/// Where a parameter stands.
+/// Location of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParameterLocation {
-    /// In the path, always needed.
+    /// In the path, always required.
     Path,
-    /// After the question mark.
+    /// In the query.
     Query,
 }
 
-/// What a parameter looks like.
+/// Format of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub enum ParameterForm {
-    /// Any text of at most so many characters.
+    /// Any text of at most this many characters.
     Text(usize),
-    /// A whole number within bounds, with the value that stands for none.
+    /// A whole number within bounds, with its default.
     Whole { least: i64, most: i64, otherwise: Option<i64> },
     /// `true` or `false`.
     Flag { otherwise: bool },
@@ -60,9 +60,9 @@ pub enum ParameterForm {
 pub struct RouteParameter {
     pub name: &'static str,
     pub place: ParameterLocation,
-    /// Whether it must be given.
+    /// Whether it is required.
     pub is_needed: bool,
-    /// What it looks like.
+    /// Its format.
     pub form: ParameterForm,
     pub about: &'static str,
 }
@@ -72,12 +72,12 @@ impl RouteParameter {
         Self { name, place: ParameterLocation::Path, is_needed: true, form, about }
     }
 
-    /// After the question mark.
+    /// An optional query parameter.
     pub const fn query(name: &'static str, form: ParameterForm, about: &'static str) -> Self {
         Self { name, place: ParameterLocation::Query, is_needed: false, form, about }
     }
 
-    /// After the question mark, and needed.
+    /// A required query parameter.
     pub const fn required_query(name: &'static str, form: ParameterForm, about: &'static str) -> Self {
         Self { name, place: ParameterLocation::Query, is_needed: true, form, about }
     }
@@ -141,7 +141,7 @@ impl ParameterForm {
 }
 
 impl fmt::Display for ParameterForm {
-    /// What would be right, as the end of "want …".
+    /// The expected value, as the end of "want …".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(longest) => write!(f, "a text of at most {longest} characters"),
@@ -213,7 +213,7 @@ impl RequestArguments {
                 errors.push(FieldError::absent(needed.name, needed.form.to_string()));
             }
         }
-        // A request full of wrong names is told the first of them: the answer is bounded as well.
+        // The response is bounded, so only the first errors are reported.
         errors.truncate(20);
         match errors.is_empty() {
             true => Ok(Self { declared, given }),
@@ -226,7 +226,7 @@ impl RequestArguments {
         self.given.iter().find(|(known, _)| *known == name).map(|(_, text)| text.as_str())
     }
 
-    /// A whole number, or the declared value for none.
+    /// A whole number, or its declared default.
     pub fn integer(&self, name: &str) -> Option<i64> {
         let declared = self.declared.iter().find(|p| p.name == name).and_then(|p| match p.form {
             ParameterForm::Whole { otherwise, .. } => otherwise,
@@ -235,7 +235,7 @@ impl RequestArguments {
         self.text(name).and_then(|text| text.parse().ok()).or(declared)
     }
 
-    /// A flag, or the declared value for none.
+    /// A flag, or its declared default.
     pub fn flag(&self, name: &str) -> bool {
         let declared = self
             .declared
@@ -244,7 +244,7 @@ impl RequestArguments {
         self.text(name).map_or(declared, |text| text == "true")
     }
 
-    /// A parameter as the type that it stands for.
+    /// A parameter, parsed as `T`.
     pub fn parsed<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<Option<T>, ProblemDetails> {
         let parse = |text: &str| {
             text.parse().map_err(|e: T::Err| ProblemDetails::bad_field(name, text, e.to_string()))
@@ -252,7 +252,7 @@ impl RequestArguments {
         self.text(name).map(parse).transpose()
     }
 
-    /// A parameter that must be there, as the type that it stands for.
+    /// A required parameter, parsed as `T`.
     pub fn required<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, ProblemDetails> {
         let absent = || FieldError::absent(name, "a value");
         self.parsed(name)?.ok_or_else(|| ProblemDetails::fields(StatusCode::BAD_REQUEST, vec![absent()]))

@@ -1,17 +1,18 @@
-//! Whose process is at the other end of a connection over loopback: the kernel's own table of sockets says.
+//! Finds the user whose process owns the peer end of a loopback connection, in the kernel's table
+//! of sockets.
 //!
-//! Only addresses of this machine are asked about, so both ends are in this table. A client that has closed its socket is
-//! nobody any more, and gets nothing for its user's sake.
+//! Only loopback connections are looked up, so both ends are in this table. A client that has
+//! closed its socket has no owner left, and gets no permission from its user.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// Most of the table that is read: some ten thousand sockets.
+/// Largest part of the table that is read: some ten thousand sockets.
 const MAX_TABLE_BYTES: u64 = 16 << 20;
 
-/// The user whose process has the other end; `None` where that is on another machine, or cannot be told.
+/// The user that owns the peer end; `None` if the peer is on another machine or has no owner.
 pub fn peer_user(proc: &Path, peer: SocketAddr, local: SocketAddr) -> Option<u32> {
     if !peer.ip().to_canonical().is_loopback() {
         return None;
@@ -23,11 +24,11 @@ pub fn peer_user(proc: &Path, peer: SocketAddr, local: SocketAddr) -> Option<u32
     })
 }
 
-/// The user in a row of the table, where it is the row of the other end.
+/// The user in a row of the table, if the row belongs to the peer.
 fn user_in_row(row: &str, peer: SocketAddr, local: SocketAddr) -> Option<u32> {
     let mut fields = row.split_ascii_whitespace().skip(1);
     let (own, other, state) = (fields.next()?, fields.next()?, fields.next()?);
-    // Established, or closed on one side: those after that have no owner.
+    // Established, or closed on one side; sockets in later states have no owner.
     if !matches!(state, "01" | "04" | "05" | "08") {
         return None;
     }
@@ -41,7 +42,7 @@ fn canonical_address(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }
 
-/// `0100007F:1B59`: each 4 bytes as a number in this machine's order, the port as a number.
+/// `0100007F:1B59`: each 4 bytes as a number in this machine's byte order, the port as a number.
 fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(
             user_in_row(row, at("127.0.0.1:40000"), at("127.0.0.1:7001")),
             None,
-            "a socket that waits is nobody's"
+            "a waiting socket has no owner"
         );
         assert_eq!(
             user_in_row(&row.replace(" 06 ", " 01 "), at("127.0.0.1:40000"), at("127.0.0.1:7001")),

@@ -5,8 +5,8 @@
 //!  "errors":[{"field":"limit","got":"0","want":"a whole number from 1 to 1000"}]}
 //! ```
 //!
-//! `type` is always `about:blank`: the status says the kind, `errors` the place. What a client sent is
-//! repeated shortened, and paths or passwords of the server's own are never put in here by this module.
+//! `type` is always `about:blank`: `status` gives the kind, `errors` the fields. Client input is
+//! repeated in shortened form. This module adds no paths or passwords of the server.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -18,21 +18,21 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 /// Longest part of a client's own words that is repeated.
 const MAX_GOT_CHARS: usize = 120;
 
-/// One field of a request that is not right.
+/// A wrong field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FieldError {
     /// The parameter, header or field.
     pub field: String,
-    /// What it was; `null` where it was not there.
+    /// The given value; `null` if it was absent.
     pub got: Option<String>,
-    /// What would be right.
+    /// The expected value.
     pub want: String,
-    /// The line of the document that it stands on, from 1.
+    /// Its line in the document, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
 }
 
-/// Why a request was not answered as asked (RFC 9457).
+/// Why a request failed (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProblemDetails {
     /// Always `about:blank`.
@@ -42,11 +42,11 @@ pub struct ProblemDetails {
     pub title: &'static str,
     /// The HTTP status.
     pub status: u16,
-    /// What went wrong, for people.
+    /// The error, for people.
     pub detail: String,
     /// The fields at fault.
     pub errors: Vec<FieldError>,
-    /// Whether `detail` goes out as `error` once more, where clients of another system look for it.
+    /// Whether `detail` is repeated as `error`, where clients of another system look for it.
     #[serde(skip)]
     says_error: bool,
     #[serde(skip)]
@@ -54,17 +54,17 @@ pub struct ProblemDetails {
 }
 
 impl FieldError {
-    /// A field that was given, and is not right.
+    /// A field with a wrong value.
     pub fn new(field: impl Into<String>, got: &str, want: impl Into<String>) -> Self {
         Self { field: field.into(), got: Some(shorten_text(got)), want: want.into(), line: None }
     }
 
-    /// A field that should have been given.
+    /// A missing field.
     pub fn absent(field: impl Into<String>, want: impl Into<String>) -> Self {
         Self { field: field.into(), got: None, want: want.into(), line: None }
     }
 
-    /// With the line of the document that it stands on.
+    /// Adds the line of the document.
     pub fn with_line(mut self, line: Option<u64>) -> Self {
         self.line = line;
         self
@@ -72,7 +72,7 @@ impl FieldError {
 }
 
 impl ProblemDetails {
-    /// A problem with nothing to say about fields.
+    /// A problem without fields.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             kind: "about:blank",
@@ -95,36 +95,36 @@ impl ProblemDetails {
         Self::new(status, detail).with_errors(errors)
     }
 
-    /// A bad request, for one field.
+    /// A bad request with one wrong field.
     pub fn bad_field(field: &str, got: &str, want: impl Into<String>) -> Self {
         Self::fields(StatusCode::BAD_REQUEST, vec![FieldError::new(field, got, want)])
     }
 
-    /// A thing that is not there.
+    /// The thing does not exist.
     pub fn not_found(what: &str, got: &str) -> Self {
         let errors = vec![FieldError::new("id", got, format!("the id of a {what} that is in the store"))];
         let detail = format!("there is no {what} {} in this store", shorten_text(got));
         Self::new(StatusCode::NOT_FOUND, detail).with_errors(errors)
     }
 
-    /// Something that does not answer now, and may soon.
+    /// A temporary failure.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_header(header::RETRY_AFTER, "2")
     }
 
-    /// With the fields at fault, beside a detail of its own.
+    /// Adds the fields at fault; the detail stays.
     pub fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
         self.errors = errors;
         self
     }
 
-    /// With its detail as `error`, too.
+    /// Repeats the detail as `error`.
     pub fn with_error_field(mut self) -> Self {
         self.says_error = true;
         self
     }
 
-    /// With a header of the response.
+    /// Adds a header to the response.
     pub fn with_header(mut self, name: HeaderName, value: &'static str) -> Self {
         self.headers.push((name, value));
         self
@@ -137,7 +137,7 @@ impl ProblemDetails {
 
 impl IntoResponse for ProblemDetails {
     fn into_response(self) -> Response {
-        // A record of strings and numbers has no way to fail; the fallback keeps this free of panics.
+        // Serialising strings and numbers cannot fail; the fallback avoids a panic.
         let written = serde_json::to_value(&self).and_then(|mut body| {
             if self.says_error {
                 body["error"] = self.detail.clone().into();
@@ -155,7 +155,7 @@ impl IntoResponse for ProblemDetails {
     }
 }
 
-/// A client's words, short enough to be repeated.
+/// Shortens client input so that an error can repeat it.
 pub fn shorten_text(text: &str) -> String {
     let mut short: String = text.chars().take(MAX_GOT_CHARS).collect();
     if short.len() < text.len() {

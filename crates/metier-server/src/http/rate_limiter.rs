@@ -1,11 +1,11 @@
-//! How often runs may be asked for: a few at once, and then so many a second.
+//! Rate limit for starting runs: a burst, then a steady rate.
 
 use std::sync::Mutex;
 use std::time::Instant;
 
 use metier_types::LockUnpoisoned;
 
-/// A bucket that fills by time and empties by asking.
+/// A token bucket.
 #[derive(Debug)]
 pub struct RateLimiter {
     burst: f64,
@@ -14,12 +14,12 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// So many at once, and so many a second after that.
+    /// Allows this burst, then this many per second.
     pub fn new(burst: f64, per_second: f64) -> Self {
         Self { burst, per_second, left: Mutex::new((burst, None)) }
     }
 
-    /// Whether one more is allowed now.
+    /// Takes a token, if one is left.
     pub fn try_acquire(&self, now: Instant) -> bool {
         let mut left = self.left.lock_unpoisoned();
         let since = left.1.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());

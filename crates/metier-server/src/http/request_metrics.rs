@@ -1,7 +1,7 @@
-//! What `/metrics` says, in the Prometheus text format (version 0.0.4).
+//! Request counters for `/metrics`, in the Prometheus text format (version 0.0.4).
 //!
-//! Label sets are bounded: routes are those of the table and three words more, methods five, statuses those that
-//! this server gives. Nothing that a client chooses becomes a label.
+//! Label sets are bounded: routes are those of the table and three words more, methods five,
+//! statuses those of this server. No client input becomes a label.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use metier_types::LockUnpoisoned;
 /// The media type of the text format.
 pub const TEXT_FORMAT: &str = ExpositionFormat::Text.media_type();
 
-/// Upper bounds of the histogram's buckets, in seconds: from a cached answer to the time limit.
+/// Upper bounds of the histogram's buckets, in seconds: from a cached response to the time limit.
 const BUCKET_BOUNDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
 
 /// Requests answered since the start.
@@ -48,7 +48,7 @@ impl RequestMetrics {
         }
     }
 
-    /// Writes what was counted.
+    /// Writes the counters.
     pub fn write(&self, page: &mut MetricsPage) {
         let counts = self.counts.lock_unpoisoned();
         let mut answered = page.begin_family(

@@ -1,4 +1,4 @@
-//! What one entry of the list says: how it is asked, what it answers, who does the work.
+//! An entry of the route table: request, response and handler.
 
 use std::sync::Arc;
 
@@ -16,44 +16,44 @@ pub type RouteHandler<S> = fn(&Arc<S>, &HandlerRequest) -> Result<HandlerRespons
 pub enum RouteWork<S> {
     /// On the serving thread: it neither blocks nor computes for long.
     Quick(RouteHandler<S>),
-    /// On the bounded pool for what blocks.
+    /// In a lane for blocking work.
     Blocking(LaneKind, RouteHandler<S>),
-    /// The same, and what takes long has its own lane afterwards.
+    /// The same, but the long part runs in another lane afterwards.
     Stages(LaneKind, StagedHandler<S>),
 }
 
-/// A handler that may leave the rest for later.
+/// A handler that may defer its long part.
 pub type StagedHandler<S> = fn(&Arc<S>, &HandlerRequest) -> Result<HandlerStage<S>, ProblemDetails>;
 
-/// How far a handler has come.
+/// Result of a staged handler.
 pub enum HandlerStage<S> {
     Done(HandlerResponse),
-    /// This is left, for that lane.
+    /// The rest of the work, for that lane.
     Then(LaneKind, DeferredWork<S>),
 }
 
-/// What is left of a handler.
+/// The deferred part of a handler.
 pub type DeferredWork<S> = Box<dyn FnOnce(&Arc<S>) -> Result<HandlerResponse, ProblemDetails> + Send>;
 
-/// What the body of a good answer is.
+/// Content of a successful response.
 #[derive(Debug, Clone, Copy)]
 pub enum ResponseContent {
-    /// JSON of that schema.
+    /// JSON with that schema.
     Json(fn(&mut SchemaGenerator) -> schemars::Schema),
     /// Text of that media type.
     Text(&'static str),
 }
 
-/// What a route is asked with.
+/// HTTP method of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteMethod {
-    /// GET and HEAD: it only reads.
+    /// GET and HEAD: reads only.
     Get,
-    /// POST: it starts or ends runs, or has us work for a moment.
+    /// POST: starts or ends runs, or causes a short computation.
     Post,
-    /// POST: it asks with a document, and changes nothing.
+    /// POST: a query with a document; changes nothing.
     PostQuery,
-    /// DELETE: it ends runs.
+    /// DELETE: ends runs.
     Delete,
 }
 
@@ -67,10 +67,10 @@ impl RouteMethod {
         }
     }
 
-    /// Which methods lead to it.
+    /// The methods that lead to it.
     pub(super) const fn method_filter(self) -> MethodFilter {
         match self {
-            // HEAD comes with it.
+            // HEAD is included.
             Self::Get => MethodFilter::GET,
             Self::Post | Self::PostQuery => MethodFilter::POST,
             Self::Delete => MethodFilter::DELETE,
@@ -78,11 +78,11 @@ impl RouteMethod {
     }
 }
 
-/// What may be sent with a request.
+/// Content of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestContent {
     Nothing,
-    /// A document of that schema, in one of these media types.
+    /// A document with that schema, in one of these media types.
     Document(&'static [&'static str], fn(&mut SchemaGenerator) -> schemars::Schema),
     /// A file of that media type.
     Bytes(&'static str),
@@ -90,21 +90,21 @@ pub enum RequestContent {
 
 /// One entry of a route table, for handlers over the state `S`.
 pub struct ApiRoute<S: 'static> {
-    /// What it is asked with.
+    /// Its method.
     pub verb: RouteMethod,
     /// Path with `{name}` for its parameters.
     pub path: &'static str,
     /// Name of the operation for generated clients.
     pub operation: &'static str,
-    /// What it does, in a sentence.
+    /// Its purpose, in a sentence.
     pub summary: &'static str,
     pub parameters: &'static [RouteParameter],
-    /// What may be sent to it.
+    /// Content of its request.
     pub sent: RequestContent,
-    /// The status of a good answer.
+    /// Status of a successful response.
     pub good: u16,
     pub answer: ResponseContent,
-    /// Statuses beside the good one that are its own; those of every route (400, 401, 405 …) are not repeated.
+    /// Further statuses of this route; those of every route (400, 401, 405 …) are not repeated.
     pub also: &'static [u16],
     pub work: RouteWork<S>,
 }

@@ -1,4 +1,5 @@
-//! The router, made from the list: a request is checked, its body read, its handler called on the right thread.
+//! The router, built from the route table: it checks a request, reads its body and calls its
+//! handler on the right thread.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,14 +21,15 @@ use crate::http::parameter::RequestArguments;
 use crate::http::problem::{FieldError, ProblemDetails};
 use crate::http::{compress, start_permission};
 
-/// The label of a request in `/metrics`: the route's path, or one of a few words for what has none.
+/// The label of a request in `/metrics`: the route's path, or one of a few words for requests
+/// without a route.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteLabel(pub &'static str);
 
-/// A file of the page at a path, if there is one.
+/// Looks up a file of the page by its path.
 pub type PageFileHandler = fn(&str, &HeaderMap) -> Option<HandlerResponse>;
 
-/// The router of a server: the routes of its table, and the files of its page elsewhere.
+/// The router of a server: its route table, and the files of its page for all other paths.
 pub fn build_router<S: ServerState>(
     app: Arc<S>,
     routes: &'static [ApiRoute<S>],
@@ -48,7 +50,7 @@ pub fn build_router<S: ServerState>(
         methods = methods
             .fallback(move |request: Request| async move { method_not_allowed(routes, path, &request) });
         router = router.route(path, methods.clone());
-        // Clients of Jenkins end its addresses with a slash, or not.
+        // Jenkins clients end its addresses with or without a slash.
         if path.starts_with("/job/") || path.starts_with("/queue/") {
             router = router.route(&format!("{path}/"), methods);
         }
@@ -80,7 +82,7 @@ async fn handle_request<S: ServerState>(
         compress::accepts_gzip(limits, request.extensions().get::<PeerAddress>(), request.headers());
     let compress_from = if is_compressed { limits.compress_from_bytes } else { usize::MAX };
     let begun = start_handler(&app, route, path, request, compress_from);
-    // Only what is left for later may take longer than other requests.
+    // Only deferred work may take longer than other requests.
     let time = limits.max_request_time(route.path);
     match tokio::time::timeout(time, begun).await.map_err(|_| gate::timeout_problem(time))?? {
         HandlerStage::Done(reply) => Ok(reply),
@@ -101,7 +103,7 @@ async fn start_handler<S: ServerState>(
 ) -> Result<HandlerStage<S>, ProblemDetails> {
     let limits = &app.http().config.limits;
     let is_trusted = request.extensions().get::<TrustedCaller>().is_some();
-    // Here and not earlier: whatever is in the table and does not only read passes this line.
+    // Checked here and not earlier, so that every route that does more than read passes this line.
     let only_reads = matches!(route.verb, RouteMethod::Get | RouteMethod::PostQuery);
     let user = if only_reads { None } else { authorise_start(app.http(), &request)?.user };
     let line = request.extensions().get::<ConnectionEnds>().copied();
@@ -133,7 +135,7 @@ async fn start_handler<S: ServerState>(
     }
 }
 
-/// Who starts or ends runs with this request, if they may.
+/// The permission to start or end runs with this request.
 fn authorise_start(
     state: &HttpState,
     request: &Request,
@@ -142,7 +144,7 @@ fn authorise_start(
     let starter =
         start_permission::authorise_start(&state.config, request.uri().path(), request.headers(), line)?;
     if !state.starts.try_acquire(Instant::now()) {
-        let detail = "sessions are asked for too fast; try again in a moment";
+        let detail = "too many requests for sessions; try again in a moment";
         return Err(
             ProblemDetails::new(StatusCode::TOO_MANY_REQUESTS, detail).with_header(header::RETRY_AFTER, "1")
         );
@@ -150,7 +152,7 @@ fn authorise_start(
     Ok(starter)
 }
 
-/// A body that is not too large, whole.
+/// Reads a whole body, within its limit.
 async fn read_body(body: Body, most: u64) -> Result<Bytes, ProblemDetails> {
     match body.collect().await {
         Ok(body) => Ok(body.to_bytes()),
@@ -167,7 +169,7 @@ async fn read_body(body: Body, most: u64) -> Result<Bytes, ProblemDetails> {
     }
 }
 
-/// What an address can be asked with, as `Allow` says it.
+/// The methods of a path, as `Allow` lists them.
 fn allowed_methods<S>(routes: &[ApiRoute<S>], path: &str) -> &'static str {
     let has = |verb: RouteMethod| routes.iter().any(|route| route.path == path && route.verb == verb);
     match (
@@ -191,7 +193,7 @@ fn method_not_allowed<S>(routes: &[ApiRoute<S>], path: &str, request: &Request) 
     ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, detail).with_header(header::ALLOW, allowed)
 }
 
-/// Files of the page, and what is nowhere.
+/// Serves files of the page, and a problem for unknown paths.
 fn serve_fallback<S>(routes: &[ApiRoute<S>], file: PageFileHandler, request: &Request) -> Response {
     let path = request.uri().path();
     if !matches!(*request.method(), Method::GET | Method::HEAD) {

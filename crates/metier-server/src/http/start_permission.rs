@@ -1,11 +1,14 @@
-//! Who may start or end a run: whoever shows the token, or a process of the server's own user on this machine.
+//! Permission to start or end a run: a token, or a process of the server's own user on this
+//! machine.
 //!
-//! - The token is shown as `Authorization: Bearer TOKEN`; at the Jenkins-shaped door also as the password of basic
-//!   authentication. It is never taken from an address: addresses are logged.
-//! - Without one, the other end of the connection must be a loopback address and a process of the user that runs the
-//!   server ([`crate::http::peer_user`]), and no proxy may have passed the request on.
-//! - A web page elsewhere must not do it by way of a browser here: a request that says it comes from another site is refused,
-//!   whatever it shows. Browsers say so in `Origin` and `Sec-Fetch-Site`, which pages cannot change.
+//! - The token is sent as `Authorization: Bearer TOKEN`; the Jenkins-compatible interface also
+//!   accepts it as the password of basic authentication. It is never taken from a URL, since URLs
+//!   are logged.
+//! - Without a token, the peer must have a loopback address and be a process of the server's own
+//!   user ([`crate::http::peer_user`]). No proxy may have forwarded the request.
+//! - A foreign web page must not start runs through a local browser. A request that comes from
+//!   another site is refused, whatever its credentials. Browsers report the site in `Origin` and
+//!   `Sec-Fetch-Site`, which pages cannot change.
 
 use std::path::Path;
 
@@ -17,7 +20,7 @@ use crate::http::gate::ConnectionEnds;
 use crate::http::peer_user;
 use crate::http::problem::{FieldError, ProblemDetails};
 
-/// What a proxy adds.
+/// Headers that a proxy adds.
 const PROXY_HEADERS: [HeaderName; 5] = [
     header::FORWARDED,
     header::VIA,
@@ -27,14 +30,14 @@ const PROXY_HEADERS: [HeaderName; 5] = [
 ];
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Who may start a run; the user's name where it is known.
+/// Permission to start a run, with the user's name if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartPermission {
-    /// As the door knows them.
+    /// The user name in the credentials or of the process.
     pub user: Option<String>,
 }
 
-/// Whether a caller may start or end a run.
+/// Checks whether a caller may start or end a run.
 pub fn authorise_start(
     config: &HttpConfig,
     path: &str,
@@ -49,11 +52,11 @@ pub fn authorise_start(
             Some(shown) if token.is_some_and(|token| token.matches(&shown.token)) => {
                 Ok(StartPermission { user: shown.user })
             }
-            // A wrong token is never let in, wherever it comes from.
+            // A wrong token is always refused, even from this machine's own user.
             _ => Err(refuse_start(door, headers, "the token that was shown is not the server's")),
         };
     }
-    // Where the server was given a token, it wants it from everyone.
+    // If the server has a token, every caller needs it.
     if config.token.is_some() {
         return Err(refuse_start(door, headers, "this needs the server's token"));
     }
@@ -91,7 +94,7 @@ fn refuse_start(door: ApiDialect, headers: &HeaderMap, why: &str) -> ProblemDeta
         .with_header(header::WWW_AUTHENTICATE, challenge)
 }
 
-/// Refuses what a page of another site made a browser send.
+/// Refuses requests that a page of another site caused.
 fn check_same_site(headers: &HeaderMap) -> Result<(), ProblemDetails> {
     let refused = |field: &str, got: &str| {
         let errors = vec![FieldError::new(field, got, "a request of this server's own page, or of no page")];
@@ -156,9 +159,9 @@ mod tests {
             assert_eq!(status(&config, path, &[("authorization", value)]), want, "{path} {value}");
         }
         let job = "/job/x/buildWithParameters";
-        let who = authorise_start(&config, job, &headers(&[("authorization", basic)]), None).unwrap();
-        assert_eq!(who.user.as_deref(), Some("ci"));
-        assert_eq!(status(&config, "/api/v1/sessions", &[]), 401, "nobody known is nobody let in");
+        let permission = authorise_start(&config, job, &headers(&[("authorization", basic)]), None).unwrap();
+        assert_eq!(permission.user.as_deref(), Some("ci"));
+        assert_eq!(status(&config, "/api/v1/sessions", &[]), 401, "an unknown caller is refused");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The state of the HTTP layer.
+//! State of the HTTP layer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use super::config::HttpConfig;
 use super::rate_limiter::RateLimiter;
 use super::request_metrics::RequestMetrics;
 
-/// What all requests of a server share below its handlers.
+/// State of the HTTP layer that all requests of a server share.
 pub struct HttpState {
     pub config: HttpConfig,
-    /// Where the server listens, with the port it got.
+    /// The listen address, with its actual port.
     pub listen: SocketAddr,
     pub lanes: BlockingLanes,
     pub requests: RequestMetrics,
-    /// How often runs may be started.
+    /// Rate limit for starting runs.
     pub starts: RateLimiter,
 }
 
@@ -32,7 +32,7 @@ impl HttpState {
     }
 }
 
-/// The state that a server's handlers are given.
+/// The state that a server passes to its handlers.
 pub trait ServerState: Send + Sync + 'static {
     fn http(&self) -> &Arc<HttpState>;
 }

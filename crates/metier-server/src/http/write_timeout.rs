@@ -1,8 +1,8 @@
-//! A connection that gives up on a client that does not read.
+//! Drops a connection whose client stops reading.
 //!
-//! The time limits of HTTP libraries cover a request's head and its handler, but a client that stops reading in
-//! the middle of a large answer would hold its connection, and its place among the bounded number of
-//! them, for ever.
+//! The time limits of HTTP libraries cover a request's head and its handler. A client that stops
+//! reading in the middle of a large response would hold its connection, one of a bounded number,
+//! for ever.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A stream whose writes fail after they made no progress for some time.
+/// A stream whose writes fail after a time without progress.
 pub struct WriteTimeoutStream<S> {
     stream: S,
     limit: Duration,
@@ -21,7 +21,7 @@ pub struct WriteTimeoutStream<S> {
 }
 
 impl<S> WriteTimeoutStream<S> {
-    /// Limits how long writing may stand still.
+    /// Limits the time without progress of a write.
     pub fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, waiting: None }
     }

@@ -1,10 +1,13 @@
-//! The power of this node over time, for the page and the API: a thread that looks every few seconds, and what it has seen of late.
+//! The power of this node over time, for the page and the API: a sampling thread and its recent
+//! history.
 //!
-//! A look reads the meters that the kernel shows as files, the time of every process on the processors, and asks the estimator that the doors of Kepler answer with.
-//! Measured power is shared among those who work, else the estimated one; what is missing is said with its reason. Nothing of it is stored.
+//! A sample reads the kernel's energy meters and the processor time of every process. It also
+//! evaluates the estimator of the Kepler-compatible services. Measured power is divided among the
+//! running processes; without a meter, estimated power is. A missing figure carries its reason.
+//! Nothing is stored.
 //!
-//! Bounded: the entries of the ledger and their parts. A look that takes long (many thousand processes) makes the next one wait longer, so that the
-//! thread stays below half a per cent of a core.
+//! Bounded: the entries of the ledger and their parts. A slow sample (many thousand processes)
+//! delays the next one, so that the thread stays below half a per cent of a core.
 
 mod sampler;
 #[cfg(test)]
@@ -24,19 +27,19 @@ use metier_types::{LockUnpoisoned, MissingFields};
 
 pub use sampler::PowerSampler;
 
-/// How often one looks, unless told otherwise.
+/// Default sampling interval.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the power of this node is found with.
+/// Configuration of the power monitor.
 #[derive(Clone)]
 pub struct NodePowerConfig {
-    /// Where the kernel's files are.
+    /// Location of the kernel's files.
     pub roots: KernelRoots,
-    /// How often one looks.
+    /// Sampling interval.
     pub interval: Duration,
-    /// Who says what the node takes by its use, and of which pipelines.
+    /// Estimates the node's power from its use.
     pub estimator: Arc<PowerEstimator>,
-    /// The socket of the container engine that knows names of containers.
+    /// Socket of the container engine, for names of containers.
     pub engine: Option<PathBuf>,
 }
 
@@ -46,37 +49,37 @@ impl std::fmt::Debug for NodePowerConfig {
     }
 }
 
-/// What was seen of late.
+/// Recent samples.
 #[derive(Debug, Default)]
 pub struct PowerHistory {
-    /// Power over time and in parts.
+    /// Power over time and by consumer.
     pub ledger: PowerLedger<Arc<ConsumerIdentity>>,
-    /// What the meter is of, and the names of its parts.
+    /// What the meter covers, and the names of its parts.
     pub meter: Option<(MeterScope, Vec<String>)>,
-    /// The predictor of the latest look.
+    /// The predictor of the latest sample.
     pub predictor: Option<ActivePowerPredictor>,
-    /// What there is no figure of, and why.
+    /// Figures that are missing, each with its reason.
     pub missing: MissingFields,
-    /// Processes of each command at the latest look.
+    /// Number of processes of each command at the latest sample.
     pub processes: HashMap<Arc<ConsumerIdentity>, u32>,
-    /// What people call the containers and pods that were seen, by their identifier.
+    /// Names of the containers and pods in the history, by identifier.
     pub names: HashMap<String, String>,
 }
 
-/// The predictor that estimates the node.
+/// The predictor of the node's power.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActivePowerPredictor {
     pub about: PredictorInUse,
-    /// Whether the latest use is within what it was learned from.
+    /// Whether the latest use lies within its training range.
     pub in_range: bool,
-    /// Cores of this machine for each of the machine that it was learned on.
+    /// Cores of this machine divided by cores of the training machine.
     pub core_ratio: f64,
 }
 
 /// The power of this node, as requests see it.
 #[derive(Debug)]
 pub struct PowerMonitor {
-    /// What it is found with.
+    /// Its configuration.
     pub power: NodePowerConfig,
     seen: Mutex<PowerHistory>,
 }
@@ -86,7 +89,7 @@ impl PowerMonitor {
         Self { power, seen: Mutex::default() }
     }
 
-    /// What was seen of late.
+    /// Locks the recent samples.
     pub fn lock_history(&self) -> MutexGuard<'_, PowerHistory> {
         self.seen.lock_unpoisoned()
     }

@@ -1,4 +1,4 @@
-//! The thread that looks.
+//! The sampling thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,26 +20,27 @@ use crate::agent::name_resolver::NameResolver;
 use crate::agent::{EngineNameSource, NameSource};
 use crate::error::Error;
 
-/// The first look comes soon: a page that was just opened has something to show.
+/// The first sample comes soon, so that a new page has something to show.
 const FIRST_SAMPLE_DELAY: Duration = Duration::from_secs(1);
-/// Meters that show power only are read so often in between, and their energy integrated.
+/// Meters that show power only are also read at this interval between samples, and their energy is
+/// integrated.
 const METER_READ_INTERVAL: Duration = Duration::from_secs(1);
-/// So many times what a look costs is waited for the next one, at least.
+/// The pause before the next sample is at least this multiple of the last sample's cost.
 const MIN_REST_FACTOR: u32 = 200;
-/// Names of containers that are kept, beyond those that work now.
+/// Most names of containers in memory, beyond those of running ones.
 const MAX_NAMES: usize = 1000;
-/// The feature that every look has, and those of the processor's counters.
+/// The feature that every sample has, and those of the processor's counters.
 const LIVE_FEATURES: [&str; 4] = ["bpf_cpu_time_ms", "cache_miss", "cpu_cycles", "cpu_instructions"];
 
-/// Time of this thread on processors.
+/// CPU time of this thread.
 fn thread_cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// A thread that looks until it is dropped.
+/// The sampling thread; dropping this ends it.
 pub struct PowerSampler {
-    /// What it has seen.
+    /// Its samples.
     pub watch: Arc<PowerMonitor>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -67,7 +68,7 @@ impl Drop for PowerSampler {
     }
 }
 
-/// What a look is taken with.
+/// The sources of a sample.
 pub(super) struct NodePowerProbe {
     meters: EnergyMeters,
     consumers: CpuConsumers,
@@ -114,7 +115,7 @@ impl NodePowerProbe {
         }
     }
 
-    /// Waits; `false` where it was told to end.
+    /// Waits; `false` if the thread is to end.
     fn wait_or_stop(&mut self, stopped: &Receiver<()>, wait: Duration) -> bool {
         let until = Instant::now() + wait;
         loop {
@@ -159,7 +160,7 @@ impl NodePowerProbe {
             Ok(_) => {}
         }
         if look.left_out > 0 {
-            let why = format!("{} processes beyond the bound were not looked at", look.left_out);
+            let why = format!("{} processes beyond the bound were not sampled", look.left_out);
             missing.insert("processes".into(), MissingReason::without_fix(why));
         }
         let estimate = estimate.ok();
@@ -184,7 +185,8 @@ impl NodePowerProbe {
         });
     }
 
-    /// Keeps what the engine calls those that work. A name outlives its container, as what it used does.
+    /// Stores the engine's names of the running containers. A name outlives its container, as does
+    /// the container's energy in the history.
     fn remember_names<'a>(&self, owners: impl Iterator<Item = &'a CgroupKind>, seen: &mut PowerHistory) {
         if seen.names.len() > MAX_NAMES {
             seen.names.clear();
@@ -202,7 +204,7 @@ impl NodePowerProbe {
         }
     }
 
-    /// Power between the last two readings of the meter; after one that failed, over the longer time.
+    /// Mean power since the last successful reading of the meter.
     fn measured_watts(&mut self) -> Option<f64> {
         let now = self.meters.node_energy()?;
         let last = self.last.replace(now.clone())?;
@@ -211,8 +213,8 @@ impl NodePowerProbe {
     }
 }
 
-/// Why predictors that look at the page cache are not asked.
-const NO_PAGE_CACHE: &str = "hits of the page cache are counted only by a program inside of the kernel, which is not loaded; predictors that look at them are not asked";
+/// Why predictors with page-cache features are not used.
+const NO_PAGE_CACHE: &str = "page cache hits are counted only by a program in the kernel, which is not loaded; predictors that need them are not used";
 
 fn estimate_node(
     power: &NodePowerConfig,
@@ -225,7 +227,7 @@ fn estimate_node(
     if seconds <= 0.0 {
         return Err("no time has passed since the last look".to_string());
     }
-    // What is estimated is what is measured; without a meter the whole machine.
+    // The estimate covers the same part as the meter; without a meter, the whole machine.
     let (source, components): (EnergySource, &[PowerComponent]) = match covers {
         None | Some(MeterScope::Platform) => (EnergySource::Acpi, &[PowerComponent::Platform]),
         Some(MeterScope::PackageAndMemory) => {

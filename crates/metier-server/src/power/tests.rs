@@ -1,4 +1,4 @@
-//! Looks at made-up hosts.
+//! Tests with simulated hosts.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn without_a_meter_the_estimate_is_shared_and_the_reason_said() {
     let entry = seen.ledger.entries().next().unwrap();
     assert_eq!(entry.measured, None);
     let parts = entry.parts.as_ref().unwrap();
-    let worker = parts.named.iter().find(|(who, _)| who.name == "worker").unwrap().1;
+    let worker = parts.named.iter().find(|(identity, _)| identity.name == "worker").unwrap().1;
     assert!((worker - 3.0 * parts.unseen).abs() < 1e-9 * worker, "three of four ticks were its own");
     let sum = parts.idle + worker + parts.unseen + parts.others;
     assert!((sum - entry.node().unwrap()).abs() < 1e-9 * sum);
@@ -107,7 +107,7 @@ fn a_container_has_the_name_that_its_engine_knows_also_after_its_end() {
     busy(folder.path(), 4, 3);
     eyes.sample(&watch);
     engine.join().unwrap();
-    // The answer is in the book a moment after it was written.
+    // The name arrives in the table shortly after the lookup returned.
     for look in 5.. {
         busy(folder.path(), look, 3 + look);
         eyes.sample(&watch);

@@ -1,4 +1,4 @@
-//! Who is let in: tokens, host names, addresses; and what every answer carries.
+//! Access control: tokens, host names, addresses; and the headers of every response.
 
 use crate::common::*;
 use metier_server::{AccessToken, Error, HttpConfig};

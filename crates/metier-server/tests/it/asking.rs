@@ -1,4 +1,5 @@
-//! An estimator that asks a model server for what it lacks: ours, one that gives pickles as the original does, and none at all; and predictors by themselves at an address.
+//! An estimator that fetches missing predictors: from a metier model server, from a server that
+//! returns pickles as the original does, without any server, and from addresses of single predictors.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -91,7 +92,7 @@ fn a_predictor_of_the_model_server_answers_also_when_the_server_is_gone() {
     let address = models.opened.models.unwrap();
     let with_server = |asking| FetchConfig { server: Some(model_server(address)), ..asking };
     let doors = estimator(folder.path(), with_server);
-    // Somebody answers from the first moment.
+    // The estimator answers from the start, before the fetch.
     assert!(idle_watts(folder.path()) > 0.0);
     wait_for(folder.path(), 77.0);
     doors.stop();

@@ -1,4 +1,4 @@
-//! The OpenAPI document against the running server: every route of it answers, and as it says.
+//! The OpenAPI document against the running server: every route responds as documented.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ fn every_parameter_of_the_document_is_taken() {
             if parameter["in"] != "query" {
                 continue;
             }
-            // An impossible value must be refused for what it is, not as a parameter that nobody knows.
+            // An impossible value must be refused for what it is, not as an unknown parameter.
             let name = parameter["name"].as_str().unwrap();
             let target = format!("{}?{name}={}", path.replace("{id}", &id), "%00".repeat(5000));
             let target = target.replace("{name}", "lab").replace("{number}", "1");

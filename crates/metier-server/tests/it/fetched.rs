@@ -1,4 +1,5 @@
-//! The model server with a pipeline at an address: ready when it came, reloaded by whoever has the token, and not forgotten when the address is gone.
+//! The model server with a pipeline at an address: ready after the fetch, reloaded with the token,
+//! and still usable when the address is gone.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Graphs over the API: what was sent is read, predicted for every device that is known, and not kept.
+//! Graphs over the API: an upload is analysed, predicted for every known device, and not stored.
 
 use std::io::Write;
 

@@ -1,5 +1,6 @@
-//! The doors of Kepler, as its exporter meets them: one write, one read of 4096 bytes, the connection closed by the server. Every documented way to
-//! kill or confuse the original is tried; after each the estimator answers as before.
+//! The Kepler-compatible services, as its exporter uses them: one write, one read of 4096 bytes, the
+//! connection closed by the server. Every documented way to kill or confuse the original is tried;
+//! after each the estimator answers as before.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -361,7 +362,7 @@ fn the_socket_is_for_its_user_and_group_and_goes_with_the_door() {
     assert_eq!(mode & 0o777, 0o660);
     let estimator = || Arc::new(PowerEstimator::new(PipelineRegistry::default(), machine()).unwrap());
     let taken = EstimatorDoor::open(&open.socket, estimator()).unwrap_err();
-    assert!(taken.to_string().contains("somebody listens"), "{taken}");
+    assert!(taken.to_string().contains("another program listens"), "{taken}");
     let socket = open.socket.clone();
     drop(open.door);
     assert!(!socket.exists());

@@ -146,7 +146,7 @@ fn a_request_under_way_is_finished_before_the_end() {
     waiting.write_all(b"GET /api/v1/doctor HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     was_asked.recv_timeout(PATIENCE).unwrap();
     server.tell_to_stop();
-    // Idle connections are closed at once, and by then nobody new is let in.
+    // Idle connections are closed at once, and from then on no new connection is accepted.
     let mut nothing = Vec::new();
     idle.read_to_end(&mut nothing).unwrap();
     assert!(nothing.is_empty());

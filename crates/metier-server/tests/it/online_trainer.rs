@@ -1,5 +1,6 @@
-//! The online trainer with a real Prometheus that scrapes an exporter with Kepler's names: what is learned takes the place of the fallback, is kept while nothing better comes,
-//! and stays in use when Prometheus is gone.
+//! The online trainer with a real Prometheus that scrapes an exporter with Kepler's metric names. The
+//! trained predictor replaces the fallback, stays until a better one is trained, and stays in use when
+//! Prometheus is gone.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -129,13 +130,13 @@ fn what_the_online_trainer_does_is_told_wherever_there_are_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let shelf = Arc::new(PipelineCatalog::open(Vec::new(), None).unwrap().0);
     let estimator = PowerEstimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
-    // Nobody listens there any more.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // The port is free again, so no program listens there.
+    let unreachable = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let doors = KeplerServices {
         models: Some("127.0.0.1:0".parse().unwrap()),
         metrics: Some("127.0.0.1:0".parse().unwrap()),
         online: Some(OnlineTrainerConfig {
-            prometheus: nobody.to_string().parse().unwrap(),
+            prometheus: unreachable.to_string().parse().unwrap(),
             interval: Duration::from_millis(100),
             window: Duration::from_secs(60),
             step: Duration::from_secs(1),
@@ -185,7 +186,7 @@ fn a_better_predictor_is_promoted_kept_and_outlives_prometheus() {
     let doors = doors.run_in_background().unwrap();
     let trainer = doors.opened.trainer.unwrap();
     let fallback = watts(&socket, 1000.0);
-    assert!(fallback < 120.0, "a machine of two cores that nobody measured: {fallback}");
+    assert!(fallback < 120.0, "a machine of two cores that unreachable measured: {fallback}");
 
     // While too little is known nothing is decided, and that is said.
     let decisions = "metier_power_online_decisions_total";

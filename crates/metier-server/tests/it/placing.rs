@@ -1,4 +1,4 @@
-//! A graph's service in a real cluster: chosen, put there, replaced, brought back and removed.
+//! A graph's service in a real cluster: placed, replaced, rolled back and removed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

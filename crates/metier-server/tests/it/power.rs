@@ -1,4 +1,5 @@
-//! The power of a node through the real routes, on a made-up host: a meter of the whole machine, busy processors, two commands.
+//! The power of a node through the real routes, on a simulated host: a meter of the whole machine,
+//! busy processors, two commands.
 
 use std::fs;
 use std::io::Write as _;

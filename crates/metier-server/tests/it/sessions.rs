@@ -1,4 +1,4 @@
-//! The doors of the queue: who may start a run, what they may ask for, and what the answers are.
+//! The interfaces to the queue: permission to start a run, accepted requests, and responses.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -367,7 +367,7 @@ fn a_job_has_what_its_run_file_says_and_else_a_time_limit() {
     assert_eq!(ask("board", "app_name=a&app_docker_args=--network+none+-e+A%3D1+-v+%2Fa%3A%2Fb").status, 201);
     let item = server.get("/queue/item/2/api/json").json();
     let why = item["why"].as_str().unwrap();
-    assert!(why.contains("nobody-knows-it") && why.contains("nobody here knows"), "{why}");
+    assert!(why.contains("nobody-knows-it") && why.contains("is unknown here"), "{why}");
     let id = store.session_by_number(2).unwrap().unwrap();
     assert_eq!((id.file["duration"].as_str(), id.file.get("timeout")), (Some("20s"), None));
     assert_eq!(id.file["container"], json!({ "network": "none", "runtime": "nvidia" }));

@@ -1,4 +1,5 @@
-//! The SOPRANO profiler's doors: with a real Prometheus that scrapes nodes of our own making, without one, and with one that is gone.
+//! The SOPRANO profiler's interface: with a real Prometheus that scrapes simulated nodes, without one,
+//! and with one that is gone.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -270,7 +271,7 @@ fn wrong_requests_are_refused_in_json_with_each_field() {
     let mut large = described();
     large["note"] = json!("x".repeat(2 << 20));
     ask(&server, &large).problem(413);
-    // Placing needs the token, and nodes. Who has none learns nothing else.
+    // Placing needs the token, and nodes. Without the token the response reveals nothing else.
     let mut apply = described();
     apply["apply"] = json!(true);
     let stranger = format!("{JSON}X-Forwarded-For: 192.0.2.1\r\n");
@@ -286,7 +287,7 @@ fn wrong_requests_are_refused_in_json_with_each_field() {
 fn a_prometheus_that_is_down_or_hangs_is_said_at_once() {
     let (_folder, store) = store();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    // Accepted by the kernel, answered by nobody.
+    // The kernel accepts the connection, but no program answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for (address, said) in
         [(free, "cannot be reached"), (silent.local_addr().unwrap(), "no answer within 2 s")]
@@ -615,8 +616,7 @@ fn without_a_cluster_nothing_is_placed_and_faults_are_told_before_one_is_looked_
         "users": [{"name": "x", "user": {}}],
     });
     std::fs::write(&kubeconfig, nobody.to_string()).unwrap();
-    for (file, said) in
-        [(kubeconfig, "could not be looked at"), (folder.path().join("nowhere"), "no cluster")]
+    for (file, said) in [(kubeconfig, "could not be surveyed"), (folder.path().join("nowhere"), "no cluster")]
     {
         let mut told = config(Some(prometheus.endpoint()));
         told.soprano.cluster.kubeconfig = Some(file);

@@ -1,4 +1,4 @@
-//! A store that goes away, and comes back: the server says so, and goes on.
+//! A store that disappears and comes back: the server reports it, and goes on.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

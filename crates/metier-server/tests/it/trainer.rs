@@ -1,4 +1,5 @@
-//! The offline trainer's door, over real connections: what a client of Kepler's trainer sends and gets, trainings as jobs, and what is wrong by its field.
+//! The offline trainer over real connections: requests and responses of Kepler's clients, trainings as
+//! jobs, and errors by field.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

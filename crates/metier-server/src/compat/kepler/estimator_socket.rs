@@ -1,8 +1,10 @@
-//! The estimator's socket: one request a connection, one reply in one write, then the connection is closed.
+//! The estimator's socket: one request a connection, one reply in one write, then the connection is
+//! closed.
 //!
-//! A request has no length; it is whole when its last byte that is not blank is a brace and what came is JSON. A few threads accept; a client that does not send its request
-//! at once, or sends much, is handed to a thread of its own, so that it makes nobody wait. Both are bounded, as are time, size and what all hold together; whatever comes, the reply is one
-//! JSON object, or nothing where the client is gone.
+//! A request has no length prefix. It is complete when its last non-blank byte is a brace and the
+//! bytes parse as JSON. A few threads accept connections. Slow or large requests move to a thread
+//! of their own, so that they do not block the others. Connections, time, size and total memory are
+//! bounded. The reply is one JSON object in every case, or nothing if the client is gone.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -20,40 +22,41 @@ use metier_types::LockUnpoisoned;
 use super::request_buffer::RequestBuffer;
 use crate::error::Error;
 
-/// Where the exporter looks for it.
+/// Kepler's exporter expects the socket here.
 pub const DEFAULT_SOCKET_PATH: &str = "/tmp/estimator.sock";
 
 const ACCEPT_THREADS: usize = 4;
-/// Clients at once that take their time.
+/// Most slow clients at once.
 const MAX_SLOW_CLIENTS: usize = 64;
-/// What a quick client is waited for: from connection to the whole request.
+/// Time limit of a quick client, from connection to the whole request.
 const QUICK_TIMEOUT: Duration = Duration::from_millis(20);
-/// From connection to the whole request.
+/// Time limit from connection to the whole request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long more is waited for where a request looks whole and is not.
+/// How long to wait for more where a request looks complete and does not parse.
 const INCOMPLETE_TIMEOUT: Duration = Duration::from_millis(200);
-/// Largest request of a quick client. Larger ones are answered one at a time: their rows take several times what their text does.
+/// Largest request of a quick client. Larger ones are answered one at a time, since their rows take
+/// several times the memory of their text.
 const MAX_QUICK_BYTES: usize = 128 << 10;
-/// How often what looks whole and is not is looked at before the client has to pause.
+/// Parse attempts on a request that looks complete, before the client has to pause.
 const MAX_PARSE_ATTEMPTS: usize = 64;
 /// Largest request that is read.
 const MAX_READ_BYTES: usize = 512 << 20;
 
-/// What happened at the door.
+/// Counters of the socket.
 #[derive(Debug, Default)]
 pub struct EstimatorStats {
-    /// Requests that were answered.
+    /// Answered requests.
     pub answered: AtomicU64,
-    /// Requests that were refused.
+    /// Refused requests.
     pub refused: AtomicU64,
     /// Connections without a request.
     pub silent: AtomicU64,
 }
 
-/// The open door; it is closed when dropped, and its socket removed.
+/// The open socket; dropping it closes the socket and removes its file.
 pub struct EstimatorSocket {
     path: PathBuf,
-    /// The listening socket, as something that can be shut.
+    /// The listening socket, in a form that can be shut down.
     listening: UnixStream,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -73,18 +76,19 @@ struct EstimatorSocketState {
     estimator: Arc<PowerEstimator>,
     figures: Arc<EstimatorStats>,
     slow: AtomicUsize,
-    /// Bytes that slow clients hold together.
+    /// Bytes that all slow clients hold.
     together: AtomicUsize,
     /// One large request at a time.
     large: Mutex<()>,
 }
 
 impl EstimatorSocket {
-    /// Opens the socket, for its user and group only. A socket that nobody listens to any more is replaced.
+    /// Opens the socket, for its user and group only. A stale socket without a listener is
+    /// replaced.
     pub fn open(path: &Path, estimator: Arc<PowerEstimator>) -> Result<Self, Error> {
         let wrong = |why: String| Error::Socket { path: path.to_path_buf(), why };
         remove_stale_socket(path).map_err(wrong)?;
-        // Its mode is right before anybody can find it.
+        // The mode is set before the socket gets its public name.
         let aside = path.with_extension(format!("new-{}", std::process::id()));
         let _ = std::fs::remove_file(&aside);
         let listener = UnixListener::bind(&aside).map_err(|error| wrong(error.to_string()))?;
@@ -122,7 +126,7 @@ impl EstimatorSocket {
 impl Drop for EstimatorSocket {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Wakes all that wait for a client, also where the socket's file is gone.
+        // Wakes all threads that wait in accept, also where the socket's file is gone.
         let _ = self.listening.shutdown(std::net::Shutdown::Both);
         let _ = std::fs::remove_file(&self.path);
         for thread in self.threads.drain(..) {
@@ -131,7 +135,7 @@ impl Drop for EstimatorSocket {
     }
 }
 
-/// Removes a socket that nobody listens to; anything else there is left alone.
+/// Removes a socket without a listener; any other file stays.
 fn remove_stale_socket(path: &Path) -> Result<(), String> {
     let kind = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata.file_type(),
@@ -142,7 +146,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), String> {
         return Err("is there and is no socket; want a path of its own".to_string());
     }
     match UnixStream::connect(path) {
-        Ok(_) => Err("somebody listens there already; end it, or name another --socket".to_string()),
+        Ok(_) => Err("another program listens there already; stop it, or name another --socket".to_string()),
         Err(_) => std::fs::remove_file(path).map_err(|error| error.to_string()),
     }
 }
@@ -160,7 +164,7 @@ fn accept_clients(listener: &UnixListener, shared: &Arc<EstimatorSocketState>, s
                 serve_client(stream, shared, &mut request, &mut reply);
             }
             Err(error) => {
-                // Out of file descriptors, or a client that went away: neither ends the door.
+                // Out of file descriptors, or a client that went away: neither ends the service.
                 tracing::warn!(%error, "a client of the estimator could not be accepted");
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -168,7 +172,7 @@ fn accept_clients(listener: &UnixListener, shared: &Arc<EstimatorSocketState>, s
     }
 }
 
-/// Answers a client that sends at once; another is handed on.
+/// Answers a quick client; a slow one moves to a thread of its own.
 fn serve_client(
     mut stream: UnixStream,
     shared: &Arc<EstimatorSocketState>,
@@ -187,7 +191,8 @@ fn serve_client(
                 if is_whole(request) && try_answer(&mut stream, shared, request, reply) {
                     return;
                 }
-                // The whole request counts, not each piece: who sends byte by byte is as slow as who says nothing.
+                // The limit holds for the whole request: sending byte by byte is as slow as sending
+                // nothing.
                 if request.len() > MAX_QUICK_BYTES || begun.elapsed() >= QUICK_TIMEOUT {
                     break;
                 }
@@ -214,7 +219,7 @@ fn serve_client(
     }
 }
 
-/// Answers a client that takes its time, within limits.
+/// Answers a slow client, within limits.
 fn serve_slow_client(mut stream: UnixStream, shared: &EstimatorSocketState, came: Vec<u8>, begun: Instant) {
     let (mut piece, mut reply) = ([0u8; 16 << 10], Vec::new());
     let mut buffer = RequestBuffer::new(&came, &shared.together);
@@ -236,7 +241,8 @@ fn serve_slow_client(mut stream: UnixStream, shared: &EstimatorSocketState, came
             }
             Ok(count) => {
                 buffer.add(&piece[..count]);
-                // Who sends many braces is looked at when it pauses: each look reads all that came.
+                // After too many closing braces, parse only when the client pauses, since each
+                // attempt reads the whole buffer.
                 if buffer.ends_with_brace() && buffer.discard_reason().is_none() && looks < MAX_PARSE_ATTEMPTS
                 {
                     looks += 1;
@@ -255,7 +261,7 @@ fn serve_slow_client(mut stream: UnixStream, shared: &EstimatorSocketState, came
     }
 }
 
-/// No more will come of a slow client: it is told what came of it.
+/// Answers a slow client after its last byte.
 fn finish_slow_client(
     mut stream: UnixStream,
     shared: &EstimatorSocketState,
@@ -274,7 +280,7 @@ fn finish_slow_client(
     }
 }
 
-/// What keeps other large requests waiting while this one is answered.
+/// Lock that serialises large requests.
 fn lock_large_request<'a>(
     shared: &'a EstimatorSocketState,
     request: &[u8],
@@ -296,7 +302,8 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Answers what looks whole. `false` where it was only a brace in the middle: more is to come.
+/// Answers a request that looks complete. `false` if the brace was in the middle and more is to
+/// come.
 fn try_answer(
     stream: &mut UnixStream,
     shared: &EstimatorSocketState,
@@ -313,12 +320,12 @@ fn try_answer(
     true
 }
 
-/// Whether JSON breaks off.
+/// Whether the JSON is truncated.
 fn is_truncated_json(request: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(request).is_err_and(|error| error.is_eof())
 }
 
-/// The client will send no more: what it sent is answered, if it sent anything.
+/// The client closed its side: answer its request, if it sent any.
 fn answer_last_request(
     mut stream: UnixStream,
     shared: &EstimatorSocketState,

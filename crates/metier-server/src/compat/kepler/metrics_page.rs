@@ -1,4 +1,5 @@
-//! What Prometheus is told about the doors of Kepler: which predictor is in use, how good it is, and what was answered.
+//! Metrics of the Kepler-compatible services: predictors in use, their errors, and counts of
+//! responses.
 
 use std::sync::atomic::Ordering;
 
@@ -29,7 +30,7 @@ pub fn render_page(models: &ModelServerState) -> String {
     let mut family = page.begin_family(
         "metier_power_pipeline_fetched",
         MetricKind::Gauge,
-        "Addresses of pipelines: 1 where the last try to fetch one succeeded.",
+        "Addresses of pipelines: 1 if the last fetch succeeded.",
     );
     for (address, fetched) in models.shelf.fetch_results() {
         let labels = RenderedLabels::default().with_label("address", &address);
@@ -39,7 +40,7 @@ pub fn render_page(models: &ModelServerState) -> String {
         let mut family = page.begin_family(
             "metier_power_predictor_in_use",
             MetricKind::Gauge,
-            "Predictors that the estimator answers with: always 1.",
+            "Predictors in use by the estimator: always 1.",
         );
         for predictor_in_use in estimator.in_use() {
             let labels = RenderedLabels::default()
@@ -53,7 +54,7 @@ pub fn render_page(models: &ModelServerState) -> String {
         let mut family = page.begin_family(
             "metier_power_predictors_broken",
             MetricKind::Gauge,
-            "Predictors that a request wanted and that cannot be read.",
+            "Requested predictors that cannot be read.",
         );
         family.add_sample(&RenderedLabels::default(), estimator.broken().len() as f64);
         let mut family = page.begin_family(
@@ -73,7 +74,7 @@ pub fn render_page(models: &ModelServerState) -> String {
     let mut family = page.begin_family(
         "metier_power_answers_total",
         MetricKind::Counter,
-        "Answers of the model server, by class of status.",
+        "Responses of the model server, by class of status.",
     );
     for (class, count) in ["2xx", "4xx", "5xx"].iter().zip(&models.answers) {
         family.add_sample(
@@ -85,7 +86,7 @@ pub fn render_page(models: &ModelServerState) -> String {
     let mut family = page.begin_family(
         "metier_power_predictor_given_total",
         MetricKind::Counter,
-        "How often each predictor was given to a client.",
+        "How often each predictor was served to a client.",
     );
     for ([pipeline, predictor, source, output_type, form], count) in given.iter() {
         let labels = RenderedLabels::default()

@@ -1,4 +1,5 @@
-//! The doors of Kepler: its estimator on a unix socket, its model server, its trainers. Each translates; what is said is decided in `metier-power`.
+//! Kepler-compatible services: the estimator on a unix socket, the model server, the trainers. They
+//! only translate; decisions are made in `metier-power`.
 
 mod estimator_socket;
 mod metrics_page;

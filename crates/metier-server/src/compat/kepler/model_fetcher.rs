@@ -1,7 +1,9 @@
-//! Looks elsewhere for predictors that clients of the estimator want: at a model server, and at the addresses that Kepler's settings name.
+//! Fetches predictors that clients of the estimator request: from a model server, and from the
+//! addresses in Kepler's settings.
 //!
-//! Nobody waits for it: until something came, the estimator answers with what it has. What came is kept in a folder of the shelf and answers after a restart, too. What cannot be had
-//! is tried again, ever more seldom. One thread, bounded kinds of requests.
+//! Requests never wait for it; until a predictor arrives, the estimator uses those it has. A
+//! fetched predictor is stored in a folder of the catalog and survives a restart. Failed fetches
+//! are retried with growing delays. One thread serves a bounded number of request kinds.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,41 +20,41 @@ use metier_power::pipeline::{MissingPredictor, ModelServerClient, PredictorPurpo
 
 use crate::error::Error;
 
-/// Most kinds of requests that are looked for, and that wait.
+/// Most request kinds that are tracked, and that wait.
 const MAX_REQUEST_KINDS: usize = 64;
-/// Until it is tried again after the first failure; each further one doubles it.
+/// Delay before the first retry; it doubles with each failure.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(15);
-/// Longest until it is tried again.
+/// Longest delay before a retry.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
-/// How often it is looked whether it is to end.
+/// How often the thread checks whether to stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Where predictors are looked for.
+/// Sources of predictors.
 #[derive(Debug, Clone, Default)]
 pub struct FetchConfig {
     pub server: Option<ModelServerClient>,
-    /// Predictors by themselves; asked where the model server has none.
+    /// Addresses of single predictors; used where the model server has none.
     pub initial: Vec<InitialPredictor>,
-    /// The pipeline that what came is kept in, below a folder of the shelf.
+    /// Pipeline for fetched predictors, below a folder of the catalog.
     pub folder: PathBuf,
 }
 
-/// How it stands with one kind of request.
+/// Fetch state of one request kind.
 enum FetchState {
-    /// It came, or there is nowhere to look.
+    /// The predictor arrived, or there is no source for it.
     Done,
-    /// It is looked for, at that time.
+    /// To be tried at that time.
     Retry { at: Instant, after: Duration },
 }
 
-/// The thread that looks.
+/// The fetching thread.
 pub struct ModelFetcher {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ModelFetcher {
-    /// Starts it; the estimator tells it what is wanted.
+    /// Starts the thread; the estimator sends it the missing request kinds.
     pub fn start(
         asking: FetchConfig,
         shelf: Arc<PipelineCatalog>,
@@ -73,7 +75,7 @@ impl ModelFetcher {
 impl Drop for ModelFetcher {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Where it waits for a server that does not answer, the process need not.
+        // If the thread waits for a server that does not respond, the process need not wait for it.
         if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
             let _ = thread.join();
         }
@@ -137,7 +139,7 @@ fn run_fetch_loop(
 }
 
 impl FetchConfig {
-    /// The predictor that came, by name; `None` where there is nowhere to look; else why none did.
+    /// Name of the fetched predictor; `None` without a source; else why the fetch failed.
     fn fetch_predictor(
         &self,
         missing_predictor: &MissingPredictor,

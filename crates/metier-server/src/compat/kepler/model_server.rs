@@ -1,13 +1,14 @@
-//! The model server of Kepler: which predictor for which machine, as weights or as an archive; and what it never had: reasons for a refusal, a list, upload,
-//! reload, health and metrics.
+//! Kepler's model server: selects a predictor for a machine and returns it as weights or as an
+//! archive. Added to the original: reasons for a refusal, a list, upload, reload, health and
+//! metrics.
 //!
-//! | route | what |
+//! | route | purpose |
 //! |---|---|
 //! | `POST /model`, `GET /model?…` | the predictor for a request |
 //! | `GET /best-models?…` | the best of each group |
-//! | `GET /models` | all there are, with their errors |
-//! | `POST /models` (token) | takes a predictor |
-//! | `POST /reload` (token) | reads pipelines again |
+//! | `GET /models` | all predictors with their errors |
+//! | `POST /models` (token) | upload a predictor |
+//! | `POST /reload` (token) | read pipelines again |
 //! | `GET /healthz`, `GET /metrics` | for probes and Prometheus |
 
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ use tokio::sync::oneshot;
 use super::estimator_socket::EstimatorStats;
 use crate::http::config::AccessToken;
 
-/// Where the exporter looks for it.
+/// Kepler's exporter expects the model server on this port.
 pub const PORT: u16 = 8100;
 
 /// Largest body: an upload of weights with trees.
@@ -46,24 +47,24 @@ const MAX_BODY_BYTES: usize = 32 << 20;
 const MAX_REQUEST_BYTES: usize = 256 << 10;
 /// Longest reason of a refusal.
 const MAX_REASON_CHARS: usize = 600;
-/// Most kinds of answers that are counted by name.
+/// Most response kinds that are counted by name.
 const MAX_COUNTED_KEYS: usize = 1000;
 
-/// What all requests share.
+/// State that all requests share.
 pub struct ModelServerState {
     pub shelf: Arc<PipelineCatalog>,
-    /// The estimator beside it, which changes with the predictors.
+    /// The estimator in the same process; it changes with the predictors.
     pub estimator: Option<(Arc<PowerEstimator>, Arc<EstimatorStats>)>,
-    /// What the online trainer beside it did.
+    /// Counters of the online trainer in the same process.
     pub online: Option<Arc<super::online_trainer::OnlineTrainerStats>>,
-    /// What those show who change something; without one nobody can.
+    /// Token for changes; without one, all changes are refused.
     pub token: Option<AccessToken>,
     /// Whether reading needs the token too.
     pub is_closed: bool,
-    /// By which error predictors are compared.
+    /// The error metric by which predictors are compared.
     pub error_key: String,
     pub answers: [AtomicU64; 3],
-    /// How often each predictor was given away.
+    /// How often each predictor was served.
     pub given: std::sync::Mutex<BTreeMap<[String; 5], u64>>,
 }
 
@@ -86,7 +87,7 @@ impl ModelServerState {
     }
 }
 
-/// Whether a request shows the token.
+/// Whether a request carries the token.
 pub(super) fn bears_token(token: Option<&AccessToken>, headers: &HeaderMap) -> bool {
     let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let shown = shown.and_then(|value| value.strip_prefix("Bearer "));
@@ -112,7 +113,7 @@ pub fn router(models: SharedModelServer) -> Router {
         .with_state(models)
 }
 
-/// What an estimator alone shows: health, and which predictors are in use.
+/// The routes of an estimator without a model server: health, and which predictors are in use.
 pub fn metrics_router(models: SharedModelServer) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
@@ -145,9 +146,9 @@ async fn authorise_request(
     response
 }
 
-/// RFC 9457, with the field at fault.
+/// A problem (RFC 9457) with the field at fault.
 pub(super) fn problem_response(status: StatusCode, field: &str, why: &str) -> Response {
-    // What was sent may be in it, and be long.
+    // The reason may quote the request, which may be long.
     let why = match why.char_indices().nth(MAX_REASON_CHARS) {
         Some((end, _)) => &format!("{}…", &why[..end]),
         None => why,
@@ -161,7 +162,7 @@ pub(super) fn problem_response(status: StatusCode, field: &str, why: &str) -> Re
 fn error_response(error: &metier_power::Error) -> Response {
     let (status, field) = match error {
         metier_power::Error::Word { field, .. } => (StatusCode::BAD_REQUEST, *field),
-        // A full disk, say: nothing that the client did.
+        // A full disk, for example: not the client's fault.
         metier_power::Error::File { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "upload"),
         _ => (StatusCode::BAD_REQUEST, "body"),
     };
@@ -201,7 +202,8 @@ fn query_parameters(query: Option<&str>) -> BTreeMap<String, String> {
     pairs.take(100).map(|(name, value)| (name.replace('-', "_"), value.into_owned())).collect()
 }
 
-/// The same fields in an address: `metrics` separated by commas, attributes of the machine by their own names.
+/// The same fields in a query: `metrics` separated by commas, attributes of the machine by their
+/// own names.
 async fn model_by_query(State(models): State<SharedModelServer>, RawQuery(query): RawQuery) -> Response {
     let mut body = Map::new();
     let mut machine = Map::new();
@@ -253,7 +255,7 @@ async fn model_response(models: &SharedModelServer, body: &Value) -> Response {
     }
 }
 
-/// A request in a refusal: enough to know it by.
+/// A short form of a request, for refusals.
 fn shorten_request(body: &Value) -> String {
     const MAX_BRIEF_CHARS: usize = 400;
     let text = body.to_string();
@@ -284,7 +286,8 @@ fn training_machine(chosen: &ChosenPredictor<'_>) -> Option<MachineSpec> {
     Some(entry.spec.clone())
 }
 
-/// The weights of each component; where any node would do also whose they are.
+/// The weights of each component; a request for any node also gets the predictor's name, error and
+/// training machine.
 fn weights_response(
     models: &ModelServerState,
     request: &selection::ModelRequest,
@@ -314,7 +317,7 @@ fn weights_response(
     }
 }
 
-/// The archive as it was published, whatever is inside; one with the weights where there is none.
+/// The published archive, unchanged; where there is none, an archive of the weights.
 async fn archive_response(machine: Option<MachineSpec>, model: PipelineModel) -> Response {
     let name = model.full_name.clone();
     let bytes = tokio::task::spawn_blocking(move || model.zip(machine.as_ref())).await;
@@ -397,7 +400,7 @@ async fn list_models(State(models): State<SharedModelServer>, RawQuery(query): R
         return problem_response(StatusCode::BAD_REQUEST, "from", "from and limit want whole numbers");
     };
     let registry = models.shelf.registry();
-    let is_wanted = |name: &str, value: &str| asked.get(name).is_none_or(|wanted| wanted == value);
+    let is_wanted = |name: &str, value: &str| asked.get(name).is_none_or(|expected| expected == value);
     let mut predictors = Vec::new();
     let mut count = 0usize;
     for pipeline in registry.pipelines.iter().filter(|pipeline| is_wanted("pipeline", &pipeline.name)) {
@@ -423,13 +426,13 @@ async fn list_models(State(models): State<SharedModelServer>, RawQuery(query): R
     )
 }
 
-/// Why a caller may change nothing; `None` where it may.
+/// Why a caller may not change anything; `None` if it may.
 fn refuse_change(models: &ModelServerState, headers: &HeaderMap) -> Option<Response> {
     let why = match (&models.token, models.is_authorised(headers)) {
         (_, true) => return None,
         (Some(_), false) => "this needs the server's token: Authorization: Bearer TOKEN",
         (None, false) => {
-            "this server has no token, so nobody may change it; start it with METIER_TOKEN or --token-file"
+            "this server has no token, so changes are refused; start it with METIER_TOKEN or --token-file"
         }
     };
     Some(problem_response(StatusCode::UNAUTHORIZED, "authorization", why))
@@ -480,7 +483,8 @@ async fn reload(State(models): State<SharedModelServer>, headers: HeaderMap) -> 
         let names: Vec<&str> = registry.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
         let _ = tell.send(json!({ "pipelines": names, "warnings": warnings }));
     };
-    // A thread of its own: an address may take its time, and those who want an archive meanwhile must not wait for it.
+    // A thread of its own: a download may take long, and requests for archives must not wait for
+    // it.
     let started = std::thread::Builder::new().name("metier-fetch".to_string()).spawn(work);
     match (started, receiver.await) {
         (Ok(_), Ok(answer)) => json_response(&answer),
@@ -488,7 +492,8 @@ async fn reload(State(models): State<SharedModelServer>, headers: HeaderMap) -> 
     }
 }
 
-/// Ready when every address was tried once: before that, clients would get what is shipped instead of what was meant.
+/// Ready after every address was tried once. Before that, clients would get the shipped predictors
+/// instead of the configured ones.
 async fn ready(State(models): State<SharedModelServer>) -> Response {
     match models.shelf.is_waiting() {
         true => (StatusCode::SERVICE_UNAVAILABLE, "pipelines are being fetched\n").into_response(),

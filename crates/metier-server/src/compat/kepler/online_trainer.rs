@@ -1,6 +1,9 @@
-//! The online trainer: asks Prometheus again and again for what the exporter measured, has `metier_power::online_trainer` learn from it and decide, and says what became of it.
+//! The online trainer: queries Prometheus repeatedly for the exporter's measurements.
+//! `metier_power::online_trainer` learns from them and decides on promotion; the outcome is logged
+//! and exported.
 //!
-//! One thread, one round at a time. A round that fails (no Prometheus, no exporter, too few rows) is said and counted, and changes nothing.
+//! One thread, one round at a time. A round that fails (no Prometheus, no exporter, too few rows)
+//! is logged and counted, and changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -22,23 +25,23 @@ use metier_types::{LockUnpoisoned, UtcTimestamp};
 
 use crate::error::Error;
 
-/// Most metrics that are asked for.
+/// Most metrics of a query.
 const MAX_METRICS: usize = 200;
 
-/// What the online trainer is told.
+/// Configuration of the online trainer.
 #[derive(Debug, Clone)]
 pub struct OnlineTrainerConfig {
-    /// Who knows what the exporter measured.
+    /// The Prometheus that scrapes the exporter.
     pub prometheus: PromEndpoint,
-    /// From round to round.
+    /// Time between rounds.
     pub interval: Duration,
-    /// How far back a round looks.
+    /// Time range of a round's query.
     pub window: Duration,
-    /// From row to row.
+    /// Time between rows.
     pub step: Duration,
-    /// Labels that its series have.
+    /// Labels that select its series.
     pub only: Vec<(String, String)>,
-    /// What this machine is called, to know its series by where Prometheus scrapes several.
+    /// Name of this machine, to select its series where Prometheus scrapes several nodes.
     pub node: Option<String>,
     pub settings: OnlineSettings,
 }
@@ -52,19 +55,19 @@ struct OnlineTrainerState {
     is_stopped: bool,
 }
 
-/// What it did, and whether it is to end.
+/// Counters of the trainer, and its stop flag.
 #[derive(Default)]
 pub struct OnlineTrainerStats {
-    told: Mutex<OnlineTrainerState>,
+    state: Mutex<OnlineTrainerState>,
     wake: Condvar,
 }
 
 impl OnlineTrainerStats {
     fn lock_state(&self) -> MutexGuard<'_, OnlineTrainerState> {
-        self.told.lock_unpoisoned()
+        self.state.lock_unpoisoned()
     }
 
-    /// Waits; whether it is to end.
+    /// Waits; returns whether to stop.
     fn wait_or_stop(&self, time: Duration) -> bool {
         let state = self.lock_state();
         let waited = self
@@ -73,7 +76,7 @@ impl OnlineTrainerStats {
         waited.map_or(true, |(online_trainer_state, _)| online_trainer_state.is_stopped)
     }
 
-    /// What Prometheus is told of it.
+    /// Writes the trainer's metrics.
     pub fn write(&self, page: &mut MetricsPage) {
         let state = self.lock_state();
         let mut family = page.begin_family(
@@ -87,7 +90,7 @@ impl OnlineTrainerStats {
         let mut family = page.begin_family(
             "metier_power_online_decisions_total",
             MetricKind::Counter,
-            "What became of candidates: promoted, kept (the running predictor is as good), short (too few rows).",
+            "Decisions on candidates: promoted, kept (the running predictor is as good), short (too few rows).",
         );
         for ((source, output_type, decision), count) in &state.decisions {
             family.add_sample(
@@ -101,11 +104,11 @@ impl OnlineTrainerStats {
             "Mean error of the worst component on fresh rows of the latest round.",
         );
         for verdict in &state.latest {
-            for (who, judged) in [("running", &verdict.running), ("candidate", &verdict.candidate)] {
+            for (role, judged) in [("running", &verdict.running), ("candidate", &verdict.candidate)] {
                 if let Some((judged, error)) = judged.as_ref().and_then(|error| Some((error, error.error?))) {
                     let labels = source_labels(verdict.source, verdict.output_type);
                     family.add_sample(
-                        &labels.with_label("who", who).with_label("predictor", &judged.name),
+                        &labels.with_label("who", role).with_label("predictor", &judged.name),
                         error,
                     );
                 }
@@ -141,14 +144,14 @@ fn source_labels(source: EnergySource, output_type: OutputType) -> RenderedLabel
         .with_label("output_type", output_type.name())
 }
 
-/// The thread that learns.
+/// The training thread.
 pub struct OnlineTrainer {
     pub figures: Arc<OnlineTrainerStats>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl OnlineTrainer {
-    /// Starts it; the first round begins at once.
+    /// Starts the thread; the first round begins at once.
     pub fn start(
         online: OnlineTrainerConfig,
         shelf: Arc<PipelineCatalog>,
@@ -214,7 +217,9 @@ fn run_round(
                 is_new |= verdict.decision == PromotionDecision::Promoted;
             }
         }
-        Err(error) => tracing::warn!(%error, "a round of the online trainer failed; what is in use stays"),
+        Err(error) => {
+            tracing::warn!(%error, "a round of the online trainer failed; the predictors in use stay")
+        }
     }
     if is_new {
         for warning in shelf.reread() {
@@ -222,7 +227,7 @@ fn run_round(
         }
         estimator.adopt_catalog(shelf);
     }
-    // Told when it is in use, not before.
+    // Export a verdict only after its predictor is in use.
     let mut state = figures.lock_state();
     state.rounds[usize::from(verdicts.is_err())] += 1;
     state.at = Some(UtcTimestamp::now());
@@ -235,7 +240,8 @@ fn run_round(
     }
 }
 
-/// The same question of one node: a Prometheus may scrape many, and what they take must not be added up.
+/// Restricts the query to one node: Prometheus may scrape many, and their energy must not be added
+/// up.
 async fn restrict_to_node(
     client: &PromClient,
     question: &KeplerQuery,
@@ -265,7 +271,7 @@ async fn restrict_to_node(
     }
 }
 
-/// Everything that is learned from: counters of containers, and the node's energy.
+/// All training inputs: counters of containers, and the node's energy.
 async fn query_training_series(
     client: &PromClient,
     question: &KeplerQuery,

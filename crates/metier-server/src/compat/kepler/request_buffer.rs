@@ -1,25 +1,27 @@
-//! What a client of the estimator that takes its time has sent so far, within what all such clients may hold together.
+//! Buffer for the request of a slow estimator client, within a bound that all such clients share.
 //!
-//! What is too much is thrown away and read on, so that the client gets its refusal; what is held is counted by what it takes, not by what came.
+//! An oversized request is discarded but still read to its end, so that the client gets its
+//! refusal. The shared bound counts the buffers' capacity, not the received bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Largest request that is kept. A hundred containers have 20 kB, and more than a few hundred rows no exporter could read the reply of.
+/// Largest request that is buffered. A hundred containers have 20 kB. No exporter could read the
+/// reply to much more than a few hundred rows.
 pub const MAX_REQUEST_BYTES: usize = 1 << 20;
-/// What all slow clients hold together.
+/// Shared bound of all slow clients.
 pub const MAX_SHARED_BYTES: usize = 8 << 20;
 
-/// Why a request was thrown away.
+/// Why a request was discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiscardReason {
-    /// It is larger than any that is kept.
+    /// It exceeds the bound of one request.
     RequestTooLarge,
-    /// Others hold all that there is room for.
+    /// The shared bound is exhausted.
     BuffersFull,
 }
 
 impl DiscardReason {
-    /// What its client is told.
+    /// The message for the client.
     pub fn message(self) -> String {
         match self {
             Self::RequestTooLarge => {
@@ -36,25 +38,25 @@ impl DiscardReason {
 /// The bytes of one client.
 pub struct RequestBuffer<'a> {
     bytes: Vec<u8>,
-    /// How much of what all hold is its own.
+    /// Its share of the common bound.
     own: usize,
     together: &'a AtomicUsize,
     thrown: Option<DiscardReason>,
-    /// How much was read, also of what was thrown away.
+    /// Bytes read, discarded ones included.
     pub read: usize,
-    /// The last byte that is not blank.
+    /// The last non-blank byte.
     last: Option<u8>,
 }
 
 impl<'a> RequestBuffer<'a> {
-    /// With what came already.
+    /// A buffer that starts with these bytes.
     pub fn new(came: &[u8], together: &'a AtomicUsize) -> Self {
         let mut buffer = Self { bytes: Vec::new(), own: 0, together, thrown: None, read: 0, last: None };
         buffer.add(came);
         buffer
     }
 
-    /// Takes a piece more.
+    /// Adds a piece.
     pub fn add(&mut self, piece: &[u8]) {
         self.read += piece.len();
         self.last = piece.iter().rev().find(|byte| !byte.is_ascii_whitespace()).copied().or(self.last);
@@ -88,17 +90,17 @@ impl<'a> RequestBuffer<'a> {
         self.thrown = Some(why);
     }
 
-    /// What came, as far as it is kept.
+    /// The buffered bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Why it is not kept, where it is not.
+    /// Why the request was discarded, if it was.
     pub fn discard_reason(&self) -> Option<DiscardReason> {
         self.thrown
     }
 
-    /// Whether its last byte that is not blank closes an object.
+    /// Whether the last non-blank byte closes an object.
     pub fn ends_with_brace(&self) -> bool {
         self.last == Some(b'}')
     }

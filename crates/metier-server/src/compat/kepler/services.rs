@@ -1,5 +1,9 @@
-//! The doors of Kepler together: the estimator's socket, the model server, the trainer, offline and online. One role alone serves until INT or TERM ([`KeplerServices::load_run`]); beside another
-//! server all of them have a thread of their own ([`KeplerServices::run_in_background`]), where a place that is taken is done without.
+//! All Kepler-compatible services: the estimator's socket, the model server, the offline and the
+//! online trainer.
+//!
+//! A single role serves until INT or TERM ([`KeplerServices::run`]). Beside another server, all
+//! roles run on a thread of their own ([`KeplerServices::run_in_background`]). There, an address in
+//! use is skipped with a warning.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -25,36 +29,37 @@ use crate::error::Error;
 use crate::http::config::{AccessToken, HttpLimits};
 use crate::http::listener;
 
-/// How often it is looked whether a pipeline was replaced: by a trainer beside us, say.
+/// How often pipelines are checked for replacement, for example by a trainer in the same process.
 const CHANGE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Which doors there are, and what is behind them.
+/// Which services run, and their configuration.
 pub struct KeplerServices {
     pub socket: Option<PathBuf>,
     /// Where the model server listens.
     pub models: Option<SocketAddr>,
     /// Where the trainer listens.
     pub trainer: Option<SocketAddr>,
-    /// Where the estimator alone tells its health and metrics.
+    /// Where an estimator without a model server serves health and metrics.
     pub metrics: Option<SocketAddr>,
-    /// What is learned from Prometheus while others work.
+    /// Training from Prometheus during operation.
     pub online: Option<OnlineTrainerConfig>,
-    /// Whether the model server, or where there are only metrics they, answer without the token on an address that is not loopback.
+    /// Whether the model server (or the metrics alone) serves without the token on an address that
+    /// is not loopback.
     pub is_open: bool,
-    /// What those show who change something.
+    /// Token for changes.
     pub token: Option<AccessToken>,
     pub shelf: Arc<PipelineCatalog>,
-    /// Who answers with them.
+    /// The estimator behind the socket.
     pub estimator: Option<Arc<PowerEstimator>>,
-    /// Where predictors are looked for that the estimator lacks.
+    /// Sources of predictors that the estimator lacks.
     pub asking: Option<FetchConfig>,
-    /// By which error the model server compares predictors.
+    /// The error metric by which the model server compares predictors.
     pub error_key: String,
-    /// Records what is learned; without a store it stays in folders and answers alone.
+    /// Records new pipelines in the store; without a store they stay in folders.
     pub recorder: Option<PipelineRecorder>,
 }
 
-/// Where doors were opened.
+/// Addresses of the open services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenedServices {
     pub socket: Option<PathBuf>,
@@ -65,7 +70,7 @@ pub struct OpenedServices {
 }
 
 impl OpenedServices {
-    /// In words; `None` where nothing was opened.
+    /// Describes the open services; `None` without any.
     pub fn describe(&self) -> Option<String> {
         let address = |name: &str, address: SocketAddr| format!("http://{address}/ ({name})");
         let models = self.models.map(|addr| address("models", addr));
@@ -77,7 +82,7 @@ impl OpenedServices {
     }
 }
 
-/// What waits behind one address.
+/// The service behind one address.
 struct ServiceListener {
     listener: TcpListener,
     router: axum::Router,
@@ -98,7 +103,7 @@ fn is_loopback(address: SocketAddr) -> bool {
 }
 
 impl KeplerServices {
-    /// None yet, over these predictors.
+    /// No service yet, over these predictors.
     pub fn new(shelf: Arc<PipelineCatalog>) -> Self {
         Self {
             socket: None,
@@ -116,7 +121,8 @@ impl KeplerServices {
         }
     }
 
-    /// What stands against opening them: a reachable address wants a token, or, where only predictors are given away, that its door is opened by name.
+    /// Checks before the start: a reachable address needs a token. A service that only serves
+    /// predictors may be opened by name instead.
     pub fn check(&self) -> Result<(), Error> {
         let reachable = |address: &SocketAddr| !is_loopback(*address) && self.token.is_none();
         if let Some(address) = self.models.filter(reachable).filter(|_| !self.is_open) {
@@ -131,7 +137,7 @@ impl KeplerServices {
         }
     }
 
-    /// Serves until INT or TERM; HUP has pipelines fetched and read again.
+    /// Serves until INT or TERM; HUP fetches and reads pipelines again.
     pub fn run(self, on_ready: impl FnOnce(&OpenedServices)) -> Result<(), Error> {
         self.check()?;
         let (shelf, estimator) = (self.shelf.clone(), self.estimator.clone());
@@ -151,7 +157,8 @@ impl KeplerServices {
         })
     }
 
-    /// Serves on a thread of its own until that is ended. What cannot be opened is said and left out.
+    /// Serves on a thread of its own until stopped. A service that cannot be opened is logged and
+    /// skipped.
     pub fn run_in_background(self) -> Result<BackgroundServices, Error> {
         self.check()?;
         let (stop, mut stopping) = watch::channel(false);
@@ -161,14 +168,14 @@ impl KeplerServices {
             let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
             let on_ready = |opened: &OpenedServices| drop(ready.send(opened.clone()));
             if let Err(error) = runtime.block_on(self.serve(true, on_ready, until)) {
-                tracing::warn!(%error, "the doors of Kepler are closed");
+                tracing::warn!(%error, "the Kepler-compatible services are closed");
             }
         };
         let thread = std::thread::Builder::new()
             .name("metier-power".to_string())
             .spawn(work)
             .map_err(|source| Error::Runtime { source })?;
-        // Nothing comes where nothing could be opened at all.
+        // Nothing arrives if no service could be opened.
         let opened = opened.recv().unwrap_or_default();
         Ok(BackgroundServices { opened, stop, thread })
     }
@@ -279,19 +286,20 @@ impl KeplerServices {
     }
 }
 
-/// What was opened; where one can do without, a failure is only said.
+/// The opened service; in lenient mode a failure is only logged.
 fn ok_or_skip<T>(opened: Result<T, Error>, is_lenient: bool) -> Result<Option<T>, Error> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
         Err(error) if is_lenient => {
-            tracing::warn!(%error, "a door of Kepler is done without");
+            tracing::warn!(%error, "a Kepler-compatible service is skipped");
             Ok(None)
         }
         Err(error) => Err(error),
     }
 }
 
-/// Reads pipelines again, with those at addresses where that is wanted, on a thread of its own: an address may take its time.
+/// Reads pipelines again, on request also those at addresses. It uses a thread of its own, since a
+/// download may take long.
 fn reload_pipelines(shelf: &Arc<PipelineCatalog>, estimator: Option<&Arc<PowerEstimator>>, fetches: bool) {
     let (shelf, estimator) = (shelf.clone(), estimator.cloned());
     let work = move || {
@@ -307,16 +315,16 @@ fn reload_pipelines(shelf: &Arc<PipelineCatalog>, estimator: Option<&Arc<PowerEs
     }
 }
 
-/// Doors on a thread of their own.
+/// Services on a thread of their own.
 pub struct BackgroundServices {
-    /// What could be opened.
+    /// The services that could be opened.
     pub opened: OpenedServices,
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
 }
 
 impl BackgroundServices {
-    /// Closes them; requests under way may finish.
+    /// Closes the services; running requests may finish.
     pub fn stop(self) {
         self.stop.send_replace(true);
         let _ = self.thread.join();

@@ -1,10 +1,10 @@
-//! The candidates of an answer: the ranking of the nodes, or one described device, in the
-//! interface's fields.
+//! The candidates of a response: the ranked nodes, or one described device, in the interface's
+//! fields.
 //!
-//! The ranking is [`metier_place::rank_commands`], with ONNX Runtime. Two things are the interface's own: a
-//! predictor file of the original's has times without intervals, and where no node has memory for
-//! the graph each keeps its time and says that it may not fit, because the original answers such
-//! requests, too.
+//! The ranking is [`metier_place::rank_commands`], with ONNX Runtime. Two rules belong to this
+//! interface: a predictor file of the original has times without intervals. If no node has memory
+//! for the graph, each keeps its time with a note that the graph may not fit, because the original
+//! answers such requests, too.
 
 use std::time::Instant;
 
@@ -24,18 +24,18 @@ use serde::Serialize;
 use super::request::DescribedDevice;
 use crate::placement_cache::{FileInputs, FilePredictor, PlacementPredictors};
 
-/// What is to run.
+/// The graph to be ranked.
 #[derive(Debug, Clone)]
 pub struct GraphQuestion {
     /// The counts of the SOPRANO profiler.
     pub counts: SopranoCounts,
-    /// The graph itself, where it is known.
+    /// The graph itself, if known.
     pub graph: Option<Box<GraphAnalysis>>,
-    /// Threads that it will have; else all of the device's.
+    /// Number of threads; else all of the device's.
     pub threads: Option<u32>,
 }
 
-/// What the device's speed is known from.
+/// Source of the device's speed.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Known")]
 pub struct SpeedSource {
@@ -45,49 +45,49 @@ pub struct SpeedSource {
     pub origin: &'static str,
 }
 
-/// A node, and how long the graph would take there.
+/// A node and the predicted time of the graph there.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Candidate")]
 pub struct ProfilingCandidate {
-    /// What the cluster calls it; `null` for a device that was described.
+    /// Name of the node in the cluster; `null` for a described device.
     pub node: Option<String>,
     /// The model of the device.
     pub device_model: Option<String>,
-    /// What sort of machine it says it is.
+    /// The machine class that it reports.
     pub class: Option<String>,
-    /// The identifier that it shows.
+    /// The identifier that it reports.
     pub node_uuid: Option<String>,
-    /// Seconds; `null` where nothing can be said.
+    /// Predicted time in seconds; `null` if there is no prediction.
     pub predicted_execution_time: Option<f64>,
     /// Lower end of the interval, in seconds.
     pub low: Option<f64>,
     /// Upper end of the interval, in seconds.
     pub high: Option<f64>,
-    /// Share of true times that the interval is planned to hold.
+    /// Nominal coverage of the interval.
     pub coverage: Option<f64>,
-    /// Whether the question lies within what the predictor has learned from.
+    /// Whether the graph lies within the predictor's training range.
     pub in_range: Option<bool>,
-    /// Threads that the time is for; `null` for a predictor file, and where nothing can be said.
+    /// Threads of the prediction; `null` for a predictor file, and without a prediction.
     pub threads: Option<u32>,
-    /// The predictor that says so; `null` for a predictor file, and where nothing can be said.
+    /// The predictor; `null` for a predictor file, and without a prediction.
     pub predictor: Option<ContentDigest>,
-    /// Why it takes so long, or why nothing can be said.
+    /// Reason for the time, or why there is no prediction.
     pub reason: String,
-    /// What the device's speed is known from.
+    /// Source of the device's speed.
     pub known_from: Option<SpeedSource>,
-    /// Per cent of all cores' time that others use.
+    /// Processor time that other programs use, in per cent of all cores.
     pub cpu_usage: Option<f64>,
     /// Per cent of the root file system in use.
     pub disk_usage: Option<f64>,
-    /// Memory that a new program could have.
+    /// Memory available to a new program.
     pub memory_available_bytes: Option<Bytes>,
     /// Age of the oldest figure that the answer used, in seconds, when the snapshot was taken.
     pub age_seconds: Option<f64>,
-    /// What is not known of it.
+    /// Facts about the node that are missing.
     pub missing: Vec<MissingFact>,
 }
 
-/// A time of a predictor file.
+/// A time from a predictor file.
 struct FileTime(f32);
 
 impl NodeCost for FileTime {
@@ -101,7 +101,7 @@ impl NodeCost for FileTime {
 }
 
 impl GraphQuestion {
-    /// What predicts it on nodes.
+    /// The predictor for nodes.
     pub fn node_predictor<'a>(&'a self, predictors: &'a PlacementPredictors) -> NodePredictor<'a> {
         let runtime = ONNX_RUNTIME.to_string();
         let conditions = InferenceConditions {
@@ -129,7 +129,7 @@ impl GraphQuestion {
         ranked_candidates(&ranking, &predictors.passports)
     }
 
-    /// Candidates and placement of one ranking.
+    /// Candidates and placement from one ranking.
     pub fn rank_and_place(
         &self,
         predictors: &PlacementPredictors,
@@ -143,8 +143,8 @@ impl GraphQuestion {
         (ranked_candidates(&ranking, &predictors.passports), placement)
     }
 
-    /// One device that the request describes. There is no other to choose, so it has its time also
-    /// where the graph may not fit, and says so.
+    /// The device that the request describes. There is no alternative, so it keeps its time also
+    /// where the graph may not fit; the reason mentions that.
     pub fn predict_described(
         &self,
         predictors: &PlacementPredictors,
@@ -192,7 +192,8 @@ impl GraphQuestion {
         file: &dyn FilePredictor,
         candidate: &ProfilingCandidate,
     ) -> Result<FileTime, String> {
-        // Such files were learned from counts by the original's rules, its blind spots included.
+        // Predictor files were trained on counts by the original's rules, including operators that
+        // the rules miss.
         let by_rules = self.graph.as_ref().and_then(|graph| graph.characteristics_by_rules);
         let SopranoCounts { model_input_size, model_output_size, .. } = self.counts;
         let counts = by_rules
@@ -205,7 +206,7 @@ impl GraphQuestion {
         };
         match file.predict(&inputs) {
             Ok(seconds) if !(0.0..f32::INFINITY).contains(&seconds) => Err(format!(
-                "the predictor file says {seconds} s, which nothing takes; it was not learned from the like"
+                "the predictor file returned {seconds} s, outside the plausible range; the input is probably outside its training data"
             )),
             Ok(seconds) => Ok(FileTime(seconds)),
             Err(lacking) => Err(format!("the predictor file needs {lacking}")),
@@ -214,7 +215,7 @@ impl GraphQuestion {
 }
 
 impl ProfilingCandidate {
-    /// A node without its time.
+    /// A node without a time.
     fn from_node(node: &NodeFacts) -> Self {
         let shown = node.prometheus.as_ref();
         let text = |of: fn(&PrometheusNode) -> &Option<String>| shown.and_then(|shown| of(shown).clone());
@@ -266,7 +267,7 @@ impl ProfilingCandidate {
         self.reason.push_str(&format!("; it may not run there: {why}"));
     }
 
-    /// Says that the device has no passport, where its series do not say so already.
+    /// Adds that the device has no passport, unless its series already do.
     fn add_missing_passport(&mut self) {
         if self.missing.iter().all(|lack| lack.what != "device") {
             let model = self.device_model.as_deref().unwrap_or_default();
@@ -286,8 +287,8 @@ fn file_candidate(node: &RankedNode<'_, FileTime>) -> ProfilingCandidate {
     candidate
 }
 
-/// A ranking in the interface's fields. A node that has too little memory has no time, unless that
-/// is so of each.
+/// Writes a ranking in the interface's fields. A node with too little memory has no time, unless
+/// every node has too little.
 fn ranked_candidates(
     ranking: &[RankedNode<'_, PlacementEstimate>],
     passports: &PassportResolver,

@@ -1,5 +1,5 @@
-//! What serves a graph that is to be placed: the field `deployment` of a request. All faults are
-//! told at once, each by its name.
+//! The field `deployment` of a request: the service for a graph that is to be placed. All faults
+//! are reported at once, each by its field.
 
 use std::time::Duration;
 
@@ -16,56 +16,56 @@ const MAX_TEXT_BYTES: usize = 4096;
 /// Most arguments, and most variables.
 const MAX_TEXTS: usize = 1000;
 const MAX_PORTS: usize = 100;
-/// Fields that there are.
+/// All accepted fields.
 const FIELD_NAMES: &str =
     "image, name, namespace, threads, replicas, arguments, environment, ports or within_seconds";
 const WANT_OBJECT: &str = "an object with the image that serves the graph: {\"image\": \"serve:1.2\"}";
 
-/// The schema of what is asked, for the API's description; it is read by hand.
+/// JSON Schema of the field, for the API's description; the field itself is parsed by hand.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Deployment")]
 #[allow(dead_code, reason = "describes what is sent")]
 pub struct DeploymentRequest {
     /// The image that serves the graph.
     pub image: String,
-    /// Name of the Deployment; else made of the graph's.
+    /// Name of the Deployment; derived from the graph's name by default.
     pub name: Option<String>,
-    /// Its namespace; else that of the server's account.
+    /// Its namespace; the server account's own by default.
     pub namespace: Option<String>,
-    /// Threads of each replica, and cores that it asks for: 1 to 4096, 1 where absent.
+    /// Threads of each replica, and its requested cores: 1 to 4096, default 1.
     pub threads: Option<u32>,
-    /// How many of it, all on one node: 1 to 1000, 1 where absent.
+    /// Number of replicas, all on one node: 1 to 1000, default 1.
     pub replicas: Option<u32>,
     /// Arguments of its program.
     pub arguments: Option<Vec<String>>,
-    /// Variables of its environment.
+    /// Environment variables.
     pub environment: Option<std::collections::BTreeMap<String, String>>,
-    /// Ports that it listens at; it is available when the first one is open.
+    /// Ports that it listens on; it is available when the first one is open.
     pub ports: Option<Vec<u16>>,
-    /// How long the answer may wait until it is available, in seconds: 1 to 60, 10 where absent.
+    /// How long the response may wait for availability, in seconds: 1 to 60, default 10.
     pub within_seconds: Option<u64>,
 }
 
-/// What is asked, checked.
+/// The checked field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedDeployment {
-    /// The image, and how.
+    /// The image, and how it is run.
     pub serving: ServingImage,
     pub namespace: Option<String>,
     /// Threads of each replica.
     pub threads: u32,
     pub replicas: u32,
-    /// How long it is waited for.
+    /// How long to wait for availability.
     pub patience: Duration,
 }
 
-/// Something is to be placed where no nodes are known.
+/// The error for a placement without known nodes.
 pub fn apply_without_nodes() -> FieldError {
-    let want = "false or absent where no Prometheus is asked: there are no nodes to choose from";
+    let want = "false or absent without Prometheus, since there are no nodes to choose from";
     FieldError::new("apply", "true", want)
 }
 
-/// Reads the field; the default of the name comes from what the graph is called.
+/// Reads the field; the default name is derived from the graph's name.
 pub fn read_deployment(value: Option<&Value>, model: &str) -> Result<CheckedDeployment, Vec<FieldError>> {
     let fields = match value {
         None | Some(Value::Null) => return Err(vec![FieldError::absent("deployment", WANT_OBJECT)]),
@@ -84,7 +84,7 @@ pub fn read_deployment(value: Option<&Value>, model: &str) -> Result<CheckedDepl
         image: image.to_string(),
         ..ServingImage::default()
     };
-    // Each is checked beside one that is right.
+    // Each field is checked together with valid values for the others.
     let of_name = |name: &str| serving(name, "x").defect().map(|(_, _, want)| want);
     reader.check("name", &name, of_name(&name));
     if let Some(namespace) = &namespace {
@@ -138,7 +138,8 @@ impl<'a> DeploymentReader<'a> {
         }
     }
 
-    /// A text; what is none, or too long, gets a space before it, which no name may have.
+    /// A text. For a value that is no text, or too long, a space is put before it, which no name
+    /// may contain.
     fn text(&mut self, name: &'static str) -> Option<String> {
         let value = self.get_field(name)?;
         match value.as_str() {
@@ -189,7 +190,7 @@ impl<'a> DeploymentReader<'a> {
                 let want = format!(
                     "an object of at most {MAX_TEXTS} texts by the names of variables, each of at most {MAX_TEXT_BYTES} bytes"
                 );
-                // Variables may be secrets: they are not repeated.
+                // Variables may be secrets, so errors do not repeat them.
                 self.add_fault("environment", "another value", want);
                 Vec::new()
             }
@@ -213,7 +214,7 @@ impl<'a> DeploymentReader<'a> {
         }
     }
 
-    /// The faults, those of unknown fields too.
+    /// All faults, including those of unknown fields.
     fn finish(mut self) -> Vec<FieldError> {
         let unknown = self.fields.keys().filter(|name| !self.seen.contains(&name.as_str())).take(10);
         for name in unknown.cloned().collect::<Vec<_>>() {

@@ -1,5 +1,5 @@
-//! A graph that goes to the fastest node with room: the nodes as Prometheus shows them, joined with
-//! those of the cluster.
+//! Places a graph on the fastest node with room: nodes from Prometheus, joined with those of the
+//! cluster.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ use super::response::{ProfilingPrediction, ProfilingResponse, SnapshotSource};
 use crate::app_state::SharedAppState;
 use crate::http::problem::{FieldError, ProblemDetails};
 
-/// Why nothing is placed with a predictor file.
+/// Why a predictor file cannot place graphs.
 const NO_INTERVAL_REASON: &str =
     "the predictor file that the server was given has no interval, and nothing is placed without one";
 
-/// Everything that placing needs beside the cluster.
+/// All inputs of a placement except the cluster.
 pub struct GraphPlacementPlan {
     inquiry: ProfilingInquiry,
     deployment: CheckedDeployment,
-    /// The digest of the graph's file, where there is one.
+    /// Digest of the graph's file, if there is one.
     graph: Option<ContentDigest>,
 }
 
 impl GraphPlacementPlan {
-    /// Refuses where a predictor file answers.
+    /// Refuses if a predictor file is configured.
     pub fn new(
         app: &SharedAppState,
         inquiry: ProfilingInquiry,
@@ -46,14 +46,14 @@ impl GraphPlacementPlan {
         }
     }
 
-    /// Looks at the cluster, chooses, writes and waits. Blocks.
+    /// Surveys the cluster, chooses a node, writes the Deployment and waits. Blocks.
     pub fn carry_out(self, app: &SharedAppState) -> Result<ProfilingResponse, ProblemDetails> {
-        let Self { inquiry, deployment: wanted, graph } = self;
-        let CheckedDeployment { serving, namespace, threads, replicas, patience } = wanted;
+        let Self { inquiry, deployment, graph } = self;
+        let CheckedDeployment { serving, namespace, threads, replicas, patience } = deployment;
         let (source, latest) = latest_nodes(app)?;
         let access = ClusterAccess { namespace, ..app.config.soprano.cluster.clone() };
         let unseen = |error: &dyn std::fmt::Display| {
-            unavailable(format!("the cluster could not be looked at, so nothing was placed: {error}"))
+            unavailable(format!("the cluster could not be surveyed, so nothing was placed: {error}"))
         };
         let cluster = ClusterDeployer::connect(&access).map_err(|error| unseen(&error))?;
         let survey = cluster.survey(Some(&serving.name)).map_err(|error| unseen(&error))?;
@@ -74,7 +74,7 @@ impl GraphPlacementPlan {
         let (Some(service), Some(winner)) = (service, winner) else {
             return Err(no_node_problem(&placement));
         };
-        // The cluster answered a moment ago: it is what was asked for that it does not take.
+        // The cluster answered a moment ago, so it refuses the request itself.
         let applied = cluster.apply(&service, patience).map_err(|error| {
             tracing::warn!(%error, name = service.name, "a graph was not placed");
             ProblemDetails::new(StatusCode::CONFLICT, error.to_string())
@@ -95,7 +95,7 @@ impl GraphPlacementPlan {
     }
 }
 
-/// No node can take it.
+/// The problem if no node is suitable.
 fn no_node_problem(placement: &Placement) -> ProblemDetails {
     let reasons = placement.unplaced.iter().map(|workload| &workload.because).chain(&placement.notes);
     let reasons: Vec<&str> = reasons.map(String::as_str).collect();

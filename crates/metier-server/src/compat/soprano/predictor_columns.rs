@@ -1,19 +1,17 @@
-//! A predictor file of XGBoost in place of ours, with what each of its columns means.
+//! A predictor file of XGBoost that replaces metier's predictors, with the meaning of each column.
 //!
-//! PredictorColumns are told, in this order, by a file beside it (`net.json` → `net.columns.json`),
-//! by the names in the predictor file, or by the original's order where the file has ten columns
-//! without names. The file beside it is
+//! Columns are taken, in this order, from a file beside it (`net.json` → `net.columns.json`), from
+//! the names in the predictor file, or from the original's order if the file has ten unnamed
+//! columns. The file beside it is
 //!
 //! ```json
-//! {"columns": [{"is": "conv_layers", "center": 74.0, "scale": 109.0}, {"is": "device", "equals":
-//! "jetson"}, …]}
+//! {"columns": [{"is": "conv_layers", "center": 74.0, "scale": 109.0}, {"is": "device", "equals": "jetson"}, …]}
 //! ```
 //!
-//! `center` and `scale` are those of a scaler that the predictor was learned behind, applied in
-//! double precision as scikit-learn does; `equals` makes a column of a one-hot code. Names may be
-//! those of the training table or of the request, with or without a transformer's prefix
-//! (`num__conv_layers`, `cat__device_jetson`). The numbers are XGBoost's own, to the last bit
-//! (`metier_learn::xgboost`).
+//! `center` and `scale` are those of the scaler used in training, applied in double precision as
+//! scikit-learn does. `equals` marks a column of a one-hot code. Names may be those of the training
+//! table or of the request, with or without a transformer's prefix (`num__conv_layers`,
+//! `cat__device_jetson`). Results equal XGBoost's, to the last bit (`metier_learn::xgboost`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -48,25 +46,25 @@ pub enum ColumnsError {
     /// A file that cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Read { path: PathBuf, reason: String },
-    /// It is not one of XGBoost, or of a sort that is not understood.
+    /// The file is not from XGBoost, or of an unsupported kind.
     #[error("{}: {source}; want a predictor that XGBoost saved as JSON", path.display())]
     Predictor { path: PathBuf, source: metier_learn::Error },
-    /// A column whose meaning is not known.
+    /// A column with an unknown meaning.
     #[error("{}: column {number} is {name:?}; want {COLUMN_NAMES}", path.display())]
     Column {
         path: PathBuf,
-        /// Counted from 1.
+        /// Its number, from 1.
         number: usize,
-        /// What it is called.
+        /// Its name.
         name: String,
     },
-    /// PredictorColumns that do not fit the predictor.
+    /// The columns do not fit the predictor.
     #[error("{}: {got} columns; the predictor has {want}{}", path.display(), columns_advice(*.got))]
     Width {
         path: PathBuf,
-        /// How many are named.
+        /// Number of named columns.
         got: usize,
-        /// How many there are.
+        /// Number of columns in the predictor.
         want: usize,
     },
 }
@@ -79,7 +77,7 @@ fn columns_advice(named: usize) -> &'static str {
     }
 }
 
-/// What a column is.
+/// Meaning of a column.
 #[derive(Debug, Clone, PartialEq)]
 enum ColumnMeaning {
     Conv,
@@ -93,7 +91,7 @@ enum ColumnMeaning {
     Disk,
     /// 0 for a Raspberry Pi, 1 for a Jetson.
     DeviceCode,
-    /// 1 for a device whose name holds this.
+    /// 1 for a device whose name contains this text.
     DeviceIs(String),
 }
 
@@ -104,7 +102,7 @@ struct PredictorColumn {
     scale: f64,
 }
 
-/// A predictor of XGBoost, with what each of its columns means.
+/// A predictor of XGBoost, with the meaning of each column.
 #[derive(Debug, Clone)]
 pub struct PredictorColumns {
     predictor: XgboostPredictor,
@@ -127,7 +125,7 @@ struct NamedColumn {
 }
 
 impl PredictorColumns {
-    /// Opens a predictor file, and the file of its columns where there is one.
+    /// Opens a predictor file, and its file of columns if there is one.
     pub fn open(path: &Path) -> Result<Self, ColumnsError> {
         let text = read_bounded(path, MAX_FILE_BYTES)?;
         let predictor = XgboostPredictor::parse(&text)
@@ -150,7 +148,7 @@ impl FilePredictor for PredictorColumns {
         let mut row = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             let value = column.meaning.value(inputs)?;
-            // As a scaler does it: in double precision, before XGBoost takes single.
+            // As scikit-learn's scaler: in double precision, before XGBoost converts to single.
             row.push(((value - column.center) / column.scale) as f32);
         }
         Ok(self.predictor.predict(&row))
@@ -171,8 +169,8 @@ impl ColumnMeaning {
             Self::Output => counts.model_output_size,
             Self::Cpu => inputs.cpu_percent.ok_or("the load of the processor")?,
             Self::Disk => inputs.disk_percent.ok_or("the use of the disk")?,
-            // The original made a Raspberry Pi of everything else; XGBoost has a way for what is
-            // not known.
+            // The original encoded every other device as a Raspberry Pi; XGBoost handles missing
+            // values instead.
             Self::DeviceCode => match device()? {
                 name if name.contains("raspberry") => 0.0,
                 name if name.contains("jetson") => 1.0,

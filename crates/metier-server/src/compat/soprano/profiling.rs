@@ -17,10 +17,10 @@ use crate::http::problem::{FieldError, ProblemDetails};
 use crate::http::start_permission;
 use crate::http::{HandlerRequest, HandlerResponse, HandlerStage};
 
-/// Nodes whose reason is told when none can be chosen.
+/// Most nodes whose reason is given when none can be chosen.
 const MAX_REASONS: usize = 8;
 
-/// Says on which node a graph would be fastest, and puts it there where that is asked for.
+/// Ranks the nodes for a graph by predicted time, and places it on request.
 pub fn handle_profiling(
     app: &SharedAppState,
     call: &HandlerRequest,
@@ -54,7 +54,7 @@ pub fn handle_profiling(
     }
 }
 
-/// Whether a caller may place graphs, and not too often.
+/// Whether a caller may place graphs, within the rate limit.
 fn authorise_placement(app: &SharedAppState, call: &HandlerRequest) -> Result<(), ProblemDetails> {
     start_permission::authorise_start(&app.http.config, "/api/profiling", &call.headers, call.line.as_ref())?;
     match app.http.starts.try_acquire(Instant::now()) {
@@ -67,20 +67,20 @@ fn authorise_placement(app: &SharedAppState, call: &HandlerRequest) -> Result<()
     }
 }
 
-/// What is asked, and what of it comes back.
+/// The question, and the parts of the request that the response repeats.
 pub struct ProfilingInquiry {
-    /// What the graph is called.
+    /// Name of the graph.
     pub model: String,
     pub question: GraphQuestion,
-    /// What was sent.
+    /// The fields that were sent.
     pub echo: BTreeMap<String, Value>,
-    /// Where an uploaded file was taken for.
+    /// Name of an uploaded file.
     pub filepath: Option<String>,
     pub message: &'static str,
 }
 
 impl ProfilingInquiry {
-    /// The answer for a described device, or for the nodes that Prometheus knows.
+    /// The response for a described device, or for the nodes in Prometheus.
     pub fn profile(
         self,
         app: &SharedAppState,
@@ -107,7 +107,7 @@ impl ProfilingInquiry {
         Ok(self.to_response(candidates, winner, Some(SnapshotSource::from_latest(&latest, source))))
     }
 
-    /// The answer with the original's fields.
+    /// The response with the original's fields.
     pub fn to_response(
         self,
         candidates: Vec<ProfilingCandidate>,
@@ -127,10 +127,10 @@ impl ProfilingInquiry {
     }
 }
 
-/// The address of the Prometheus, and the nodes that it showed last.
+/// The address of Prometheus, and its latest nodes.
 pub fn latest_nodes(app: &SharedAppState) -> Result<(String, LatestNodes), ProblemDetails> {
     let nodes = app.soprano.nodes.as_ref();
-    let nodes = nodes.ok_or_else(|| unavailable("this server knows no Prometheus".to_string()))?;
+    let nodes = nodes.ok_or_else(|| unavailable("this server has no Prometheus".to_string()))?;
     let latest = nodes.latest().map_err(|unknown| unavailable(unknown.to_string()))?;
     Ok((nodes.source(), latest))
 }
@@ -139,10 +139,10 @@ pub fn unavailable(detail: String) -> ProblemDetails {
     ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_header(header::RETRY_AFTER, "5")
 }
 
-/// Nodes are known, and none of them can be chosen.
+/// The problem if nodes are known but none can be chosen.
 fn no_candidate_problem(candidates: &[ProfilingCandidate]) -> ProblemDetails {
     if candidates.is_empty() {
-        let detail = "Prometheus knows no nodes: want char_node_device_model with node_cpu_seconds_total (char_agent and node_exporter), or the series of `metier agent`";
+        let detail = "Prometheus has no nodes: want char_node_device_model with node_cpu_seconds_total (char_agent and node_exporter), or the series of `metier agent`";
         return unavailable(detail.to_string());
     }
     let reason = |candidate: &ProfilingCandidate| {

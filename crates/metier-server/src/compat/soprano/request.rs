@@ -1,8 +1,8 @@
-//! What is asked at `/api/profiling`, checked field by field; all faults are told at once.
+//! The request of `/api/profiling`, checked field by field; all faults are reported at once.
 //!
-//! As the original takes it, with these differences: what is missing, negative or not a number is
-//! refused by name instead of being answered with a confident number. Numbers written as text ("5")
-//! are taken, since its clients send them; counts must be whole.
+//! It differs from the original: a missing, negative or non-numeric value is refused by name
+//! instead of being answered with a confident number. Numbers written as text ("5") are accepted,
+//! since its clients send them; counts must be whole.
 
 use std::collections::BTreeMap;
 
@@ -17,32 +17,33 @@ use crate::http::problem::{FieldError, ProblemDetails};
 
 /// Longest name of a graph or device.
 const MAX_NAME_CHARS: usize = 256;
-/// Most fields, and bytes of those that are not ours: they come back in the answer.
+/// Most unknown fields, and most bytes of them; the response repeats them.
 const MAX_FIELDS: usize = 100;
 const MAX_COUNT: f64 = 1e30;
 
-/// The schema of what is asked, for the API's description; it is read by hand.
+/// JSON Schema of the request, for the API's description; the request itself is parsed by hand.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "describes what is sent")]
 pub struct ProfilingRequest {
-    /// What the graph is called.
+    /// Name of the graph.
     pub model: String,
-    /// Convolutions. Like all counts a whole number that is not negative; it may be written as
-    /// text.
+    /// Number of convolutions. Like all counts a whole number that is not negative; it may be
+    /// written as text.
     pub conv_layers: f64,
-    /// Pools.
+    /// Number of pooling layers.
     pub pool_layers: f64,
-    /// Fully connected layers.
+    /// Number of fully connected layers.
     pub fc_layers: f64,
     /// Output channels of all convolutions together.
     pub filter_details: f64,
-    /// Weights.
+    /// Number of weights.
     pub total_parameters: f64,
-    /// Bytes of what the graph is given.
+    /// Size of the graph's inputs, in bytes.
     pub model_input_size: f64,
-    /// Bytes of what it gives.
+    /// Size of its outputs, in bytes.
     pub model_output_size: f64,
-    /// Per cent of the processor in use; with it no Prometheus is asked.
+    /// Per cent of the processor in use; if given, the device is described and Prometheus is not
+    /// queried.
     #[serde(rename = "cpu_usage(percentage)")]
     pub cpu_usage: Option<f64>,
     /// Per cent of the disk in use.
@@ -52,7 +53,7 @@ pub struct ProfilingRequest {
     pub device_type: Option<String>,
     /// Whether the graph is to be placed on the chosen node; needs the token.
     pub apply: Option<bool>,
-    /// What serves it there; needed with `apply`.
+    /// The service for it; needed with `apply`.
     pub deployment: Option<deployment::DeploymentRequest>,
 }
 
@@ -64,17 +65,17 @@ const WANT_NAME: &str = "a text of 1 to 256 characters";
 const WANT_COUNT: &str = "a whole number that is not negative";
 const WANT_PERCENT: &str = "a number from 0 to 100";
 
-/// What is asked, checked.
+/// The checked request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedProfilingRequest {
-    /// What the graph is called.
+    /// Name of the graph.
     pub model: String,
     pub counts: SopranoCounts,
-    /// The device, where the request describes it.
+    /// The device, if the request describes one.
     pub device: Option<DescribedDevice>,
-    /// What serves it, where it is to be placed.
+    /// The service, if the graph is to be placed.
     pub deployment: Option<CheckedDeployment>,
-    /// What was sent, as it comes back.
+    /// The sent fields, as the response repeats them.
     pub echo: BTreeMap<String, Value>,
 }
 
@@ -95,7 +96,7 @@ pub struct ProfilingFields {
 }
 
 impl ProfilingFields {
-    /// Of a JSON object.
+    /// The fields of a JSON object.
     pub fn new(fields: Map<String, Value>) -> Self {
         Self { fields, faults: Vec::new() }
     }
@@ -154,7 +155,7 @@ impl ProfilingFields {
         [CPU_FIELD, DISK_FIELD, DEVICE_FIELD].iter().any(|name| self.fields.contains_key(*name))
     }
 
-    /// The device that is described.
+    /// The described device.
     pub fn device(&mut self) -> DescribedDevice {
         DescribedDevice {
             model: self.text(DEVICE_FIELD),
@@ -163,7 +164,7 @@ impl ProfilingFields {
         }
     }
 
-    /// What serves a graph that is to be placed.
+    /// The service for a graph that is to be placed.
     pub fn deployment(&mut self, value: Option<Value>, model: &str) -> Option<CheckedDeployment> {
         let read = deployment::read_deployment(value.as_ref(), model);
         read.map_err(|faults| self.faults.extend(faults)).ok()
@@ -178,7 +179,7 @@ impl ProfilingFields {
     }
 }
 
-/// The object that a body is, not checked yet.
+/// Parses a body as an object, without further checks.
 pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ProblemDetails> {
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         let got = format!("{error}");
@@ -191,7 +192,8 @@ pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ProblemDetails> {
     Ok(fields)
 }
 
-/// Whether it is to be placed: who may not do that is not told more.
+/// Whether the graph is to be placed. Read before all other checks, so that a caller without
+/// permission learns nothing more.
 pub fn is_apply_set(fields: &Map<String, Value>) -> bool {
     fields.get("apply") == Some(&Value::Bool(true))
 }
@@ -235,22 +237,22 @@ pub fn check_request(
     };
     let fields =
         fields.finish().map_err(|problem| explain_device_needed(problem, describes || knows_nodes))?;
-    // The original takes `model_name` away; `apply` is ours.
+    // The original drops `model_name`; `apply` is metier's own field.
     let echo = fields.into_iter().filter(|(name, _)| name != "model_name" && name != "apply").collect();
     Ok(CheckedProfilingRequest { model, counts, device, deployment, echo })
 }
 
-/// Says why a device has to be described, where it has and was not.
+/// Adds why the device must be described, if that was missing.
 pub fn explain_device_needed(mut problem: ProblemDetails, is_known: bool) -> ProblemDetails {
     if !is_known {
         problem.detail.push_str(
-            "; this server knows no Prometheus (metier up --prometheus URL), so a request must describe its device",
+            "; this server has no Prometheus (metier up --prometheus URL), so a request must describe its device",
         );
     }
     problem
 }
 
-/// What was sent, as an error shows it.
+/// A sent value, as errors show it.
 pub fn value_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -356,7 +358,7 @@ mod tests {
         assert_eq!(read(whole.to_string().as_bytes(), false).unwrap_err().errors[0].field, CPU_FIELD);
         let problem = read(body().to_string().as_bytes(), false).unwrap_err();
         assert_eq!(problem.errors.len(), 3);
-        assert!(problem.detail.contains("knows no Prometheus"), "{}", problem.detail);
+        assert!(problem.detail.contains("has no Prometheus"), "{}", problem.detail);
     }
 
     proptest::proptest! {

@@ -1,4 +1,4 @@
-//! What `/api/profiling` answers: the original's fields, and all candidates beside them.
+//! The response of `/api/profiling`: the original's fields, and all candidates.
 
 use std::collections::BTreeMap;
 
@@ -10,51 +10,51 @@ use serde_json::Value;
 
 use super::candidate::ProfilingCandidate;
 
-/// The answer. Fields are written in the order of their names, as the original's encoder did.
+/// The response. Fields are in alphabetical order, as the original's encoder wrote them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProfilingResponse {
-    /// Every node, fastest first; those without a time behind them, each with its reason.
+    /// Every node, fastest first; nodes without a time come last, each with its reason.
     pub candidates: Vec<ProfilingCandidate>,
-    /// Where an uploaded file was taken for; nothing is kept of it.
+    /// Name of an uploaded file; the file is not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filepath: Option<String>,
     /// Always the same.
     pub message: &'static str,
-    /// What was sent.
+    /// The fields that were sent.
     pub model_characteristics: BTreeMap<String, Value>,
-    /// Where it was put and why there, and what else came into question; only where the request
-    /// asked for that.
+    /// Where the graph was placed and why, with the alternatives; only if the request asked for a
+    /// placement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
-    /// The fastest node; where it was placed, the node that it is on.
+    /// The fastest node; after a placement, the chosen node.
     pub profiling_prediction: ProfilingPrediction,
-    /// From when the nodes' figures are; absent where the request described its device.
+    /// Time of the nodes' figures; absent if the request described its device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotSource>,
     /// Always `success`.
     pub status: &'static str,
 }
 
-/// The fastest node, or the device that was described.
+/// The fastest node, or the described device.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProfilingPrediction {
     /// A node of the cluster.
     Node {
-        /// What sort of machine it says it is.
+        /// The machine class that it reports.
         class: Option<String>,
         /// Its model.
         device_model: Option<String>,
         /// The graph.
         model: String,
-        /// What the cluster calls it.
+        /// Name of the node in the cluster.
         node: Option<String>,
-        /// The identifier that it shows.
+        /// The identifier that it reports.
         node_uuid: Option<String>,
         /// Seconds.
         predicted_execution_time: f64,
     },
-    /// A device that was described.
+    /// A described device.
     Device {
         /// The graph.
         model: String,
@@ -64,7 +64,7 @@ pub enum ProfilingPrediction {
 }
 
 impl ProfilingPrediction {
-    /// A node, where a time is known for it.
+    /// A node, if it has a time.
     pub fn from_candidate(candidate: &ProfilingCandidate, model: &str) -> Option<Self> {
         Some(Self::Node {
             class: candidate.class.clone(),
@@ -77,19 +77,19 @@ impl ProfilingPrediction {
     }
 }
 
-/// From when the figures are.
+/// Time and source of the nodes' figures.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SnapshotSource {
-    /// Who told them.
+    /// Address of their source.
     pub source: String,
-    /// When they were asked for, by the source's clock.
+    /// Time of the query, by the source's clock.
     pub at: metier_types::UtcTimestamp,
-    /// How long ago that was.
+    /// Age of the figures.
     pub age_seconds: f64,
-    /// What has gone wrong since: the figures are still within their age.
+    /// The latest failure; the figures are still within their age limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// What the source warned of.
+    /// Warnings of the source.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

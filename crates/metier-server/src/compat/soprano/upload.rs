@@ -1,9 +1,9 @@
-//! `POST /upload`: an ONNX file, and how many bytes go in and out.
+//! `POST /upload`: an ONNX file, and the size of its inputs and outputs in bytes.
 //!
-//! The original counts layers and asks the profiler; here the graph itself is known, so the
-//! predictor for graphs answers. Where sizes are left open in the file and none were given
-//! (`shape`), the coarser one for counts does, and says so. The file is read in memory and not
-//! kept.
+//! The original counts layers and calls the profiler. Here the graph itself is known, so the graph
+//! predictor answers. If the file leaves sizes open and the request gives none (`shape`), the
+//! coarser predictor for counts answers, and the reason mentions it. The file is read in memory and
+//! not stored.
 
 use std::collections::BTreeMap;
 
@@ -29,24 +29,25 @@ use crate::http::{HandlerRequest, HandlerResponse, HandlerStage};
 
 /// Longest value of a field that is not the file.
 const MAX_FIELD_BYTES: usize = 4096;
-/// Longest value of the field that says what serves the graph.
+/// Longest value of the field `deployment`.
 const MAX_DEPLOYMENT_BYTES: usize = 256 << 10;
 /// Most parts of a body.
 const MAX_PARTS: usize = 32;
 
-/// The parts that are sent, for the API's description.
+/// The parts of the form, for the API's description.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[allow(dead_code, reason = "describes what is sent")]
 pub struct GraphUploadRequest {
     /// The graph; its name ends in `.onnx`.
     pub file: String,
-    /// Bytes of what the graph is given.
+    /// Size of the graph's inputs, in bytes.
     pub model_input_size: u64,
-    /// Bytes of what it gives.
+    /// Size of its outputs, in bytes.
     pub model_output_size: u64,
-    /// Sizes of inputs that the file leaves open: `x=1x3x224x224`, by commas.
+    /// Sizes of inputs that the file leaves open: `x=1x3x224x224`, separated by commas.
     pub shape: Option<String>,
-    /// Per cent of the processor in use; with it no Prometheus is asked.
+    /// Per cent of the processor in use; if given, the device is described and Prometheus is not
+    /// queried.
     #[serde(rename = "cpu_usage(percentage)")]
     pub cpu_usage: Option<String>,
     /// Per cent of the disk in use.
@@ -54,9 +55,9 @@ pub struct GraphUploadRequest {
     pub disk_usage: Option<String>,
     /// The device, such as "Raspberry Pi 4B".
     pub device_type: Option<String>,
-    /// `true` where the graph is to be placed on the chosen node.
+    /// `true` if the graph is to be placed on the chosen node.
     pub apply: Option<String>,
-    /// What serves it there, as JSON; needed with `apply`.
+    /// The service for it, as JSON; needed with `apply`.
     pub deployment: Option<String>,
 }
 
@@ -66,14 +67,13 @@ struct UploadParts {
     fields: BTreeMap<String, String>,
 }
 
-/// Says on which node an uploaded graph would be fastest, and puts it there where that is asked
-/// for.
+/// Ranks the nodes for an uploaded graph by predicted time, and places it on request.
 pub fn handle_upload(
     app: &SharedAppState,
     call: &HandlerRequest,
 ) -> Result<HandlerStage<AppState>, ProblemDetails> {
     let is_bad = |problem: &ProblemDetails| problem.status() == StatusCode::BAD_REQUEST;
-    // The original's clients look for `error` there.
+    // The original's clients read `error`.
     handle_parts(app, call)
         .map_err(|problem| if is_bad(&problem) { problem.with_error_field() } else { problem })
 }
@@ -150,7 +150,7 @@ fn created_response(answer: &ProfilingResponse) -> Result<HandlerResponse, Probl
     Ok(HandlerResponse::json(answer)?.status(StatusCode::CREATED))
 }
 
-/// What serves the graph, where it is to be placed. Who may not do that has not come this far.
+/// The service, if the graph is to be placed. The caller's permission was checked before.
 fn read_deployment_part(
     has_nodes: bool,
     parts: &UploadParts,
@@ -164,7 +164,7 @@ fn read_deployment_part(
             None
         }
         Some("true") => {
-            // What is no JSON is a text, and a text is no deployment.
+            // A value that is no JSON is treated as text, and a text is no deployment.
             let text = parts.fields.get("deployment");
             let value = text.map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
             fields.deployment(value, model)
@@ -184,7 +184,7 @@ fn size_value(size: f64) -> Value {
     if size < 9e15 { json!(size as u64) } else { json!(size) }
 }
 
-/// Takes the body apart. It is whole already, so nothing is waited for.
+/// Splits the body into its parts. The body is already complete, so nothing is awaited.
 fn parse_parts(body: Bytes, boundary: String) -> Result<UploadParts, ProblemDetails> {
     let whole = futures_util::stream::once(async move { Ok::<_, std::convert::Infallible>(body) });
     let mut multipart = multer::Multipart::new(whole, boundary);

@@ -1,5 +1,5 @@
-//! What the tests of this room share: a real server on a free port over a real store, a plain HTTP client that
-//! sends exactly what it is told to, and made-up runs.
+//! Shared parts of the tests: a real server on a free port over a real store, a plain HTTP client
+//! that sends bytes unchanged, and synthetic runs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

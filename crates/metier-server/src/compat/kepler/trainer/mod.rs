@@ -1,15 +1,17 @@
-//! The offline trainer of Kepler: `POST /train` learns a pipeline from what Prometheus answered, and gives it back as a zip.
+//! Kepler's offline trainer: `POST /train` learns a pipeline from a Prometheus response and returns
+//! it as a zip.
 //!
-//! | route | what |
+//! | route | purpose |
 //! |---|---|
-//! | `POST /train` | learns and answers with the zip, as the original does |
-//! | `POST /train?wait=false`, or with `Prefer: respond-async` | answers 202 and `Location: /jobs/ID` at once |
-//! | `GET /jobs`, `GET /jobs/ID` | how far trainings have come, and what they gave |
+//! | `POST /train` | learns and returns the zip, as the original does |
+//! | `POST /train?wait=false`, or with `Prefer: respond-async` | returns 202 and `Location: /jobs/ID` at once |
+//! | `GET /jobs`, `GET /jobs/ID` | progress and results of trainings |
 //! | `GET /jobs/ID/result` | the zip |
-//! | `DELETE /jobs/ID` | ends one |
+//! | `DELETE /jobs/ID` | stops a training |
 //! | `GET /healthz`, `GET /metrics` | for probes and Prometheus |
 //!
-//! On loopback anybody may train, as with the original; on any other address that needs the token. A client that goes away without waiting ends its training.
+//! On loopback no token is needed, as with the original; on any other address it is. If the client
+//! of a synchronous request disconnects, its training stops.
 
 mod train_request;
 mod training_jobs;
@@ -34,17 +36,17 @@ use crate::http::config::AccessToken;
 use train_request::TrainRequest;
 use training_jobs::{TrainingJob, TrainingState as Progress};
 
-/// Where clients look for it.
+/// Kepler's clients expect the trainer on this port.
 pub const PORT: u16 = 8102;
 
 const MAX_BODY_BYTES: usize = 256 << 20;
 
-/// What all requests share.
+/// State that all requests share.
 pub struct TrainerState {
     pub jobs: Arc<TrainingScheduler>,
     pub token: Option<AccessToken>,
     pub is_closed: bool,
-    /// What the online trainer beside it did.
+    /// Counters of the online trainer in the same process.
     pub online: Option<Arc<OnlineTrainerStats>>,
 }
 
@@ -73,7 +75,7 @@ async fn authorise_request(State(trainer): State<SharedTrainer>, request: Reques
     next.run(request).await
 }
 
-/// Ends a training whose client is gone.
+/// Stops a training whose client is gone.
 struct StopJobOnDrop(Arc<TrainingJob>);
 
 impl Drop for StopJobOnDrop {
@@ -97,7 +99,7 @@ async fn handle_train(
         Ok(waits) => waits,
         Err(why) => return problem_response(StatusCode::BAD_REQUEST, "wait", &why),
     };
-    // Hundreds of megabytes of JSON would make everybody wait.
+    // Parsing hundreds of megabytes of JSON would block all requests.
     let read = tokio::task::spawn_blocking(move || TrainRequest::read(&body)).await;
     let train = match read {
         Ok(Ok(train)) => train,
@@ -147,7 +149,7 @@ fn wants_to_wait(query: Option<&str>, headers: &HeaderMap) -> Result<bool, Strin
         .any(|text| text.trim().eq_ignore_ascii_case("respond-async")))
 }
 
-/// The zip of a training that is over, or why there is none.
+/// The zip of a finished training, or why there is none.
 async fn zip_response(job: &TrainingJob) -> Response {
     let name = &job.name;
     match job.state() {

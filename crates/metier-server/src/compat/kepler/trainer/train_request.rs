@@ -1,4 +1,5 @@
-//! What `POST /train` is given, read in one pass: a response may be hundreds of megabytes. Each fault names its field.
+//! The body of `POST /train`, parsed in one pass, since it may be hundreds of megabytes. Each error
+//! names its field.
 
 use std::fmt;
 
@@ -13,28 +14,28 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub struct TrainRequest {
     pub name: String,
-    /// Where energy was read.
+    /// Where the energy was read.
     pub source: Option<EnergySource>,
-    /// Who learns, and what is taken out.
+    /// Trainers, and power to subtract.
     pub trainer: TrainerOptions,
-    /// What Prometheus answered under load.
+    /// The Prometheus response under load.
     pub response: Option<KeplerResponse>,
     /// Whether the series are those of virtual machines.
     pub vm: bool,
 }
 
-/// Who learns, and what is taken out.
+/// Trainers, and power to subtract.
 #[derive(Debug, Default)]
 pub struct TrainerOptions {
-    /// Who learns power with idle.
+    /// Trainers of power with idle.
     pub abs_trainers: Vec<PowerTrainer>,
-    /// Who learns power without.
+    /// Trainers of power without idle.
     pub dyn_trainers: Vec<PowerTrainer>,
-    /// What Prometheus answered of the idle machine.
+    /// The Prometheus response of the idle machine.
     pub idle: Option<KeplerResponse>,
-    /// How idle and background power are taken out.
+    /// How idle and background power are subtracted.
     pub isolator: PowerIsolator,
-    /// The pipeline that the `trainer` isolator asks.
+    /// The pipeline that the `trainer` isolator uses.
     pub abs_pipeline: Option<String>,
     /// Which containers are background.
     pub hints: BackgroundHints,
@@ -77,7 +78,7 @@ impl TrainRequest {
     }
 }
 
-/// The value of a field; what is wrong with it is said with the field's name.
+/// The value of a field; an error names the field.
 fn read_field<'de, T: Deserialize<'de>, A: MapAccess<'de>>(map: &mut A, name: &str) -> Result<T, A::Error> {
     map.next_value().map_err(|error: A::Error| de::Error::custom(format!("{name}: {error}")))
 }
@@ -108,7 +109,7 @@ impl<'de> Deserialize<'de> for TrainRequest {
                             train.source = Some(source.map_err(wrong)?);
                         }
                         "trainer" => train.trainer = read_field(&mut map, &name)?,
-                        // The second is how the original's own page spells it.
+                        // The second spelling is that of the original's page.
                         "prom_response" | "prome_response" => {
                             train.response = Some(read_field(&mut map, &name)?);
                         }
@@ -208,7 +209,8 @@ fn parse_isolator_args<E: de::Error>(given: Option<Value>, how: &mut TrainerOpti
             },
             "target_hints" => how.hints.target = texts().ok_or_else(|| wrong(&name, "a list of texts"))?,
             "bg_hints" => how.hints.background = texts().ok_or_else(|| wrong(&name, "a list of texts"))?,
-            // The original passes its own idle data and profiles on in here; ours come by their own fields.
+            // The original passes its own idle data and profiles here; metier has separate fields
+            // for them.
             other => {
                 let other = format!("isolator_args.{other}");
                 return Err(unknown_field(&other, "abs_pipeline_name, target_hints or bg_hints"));
@@ -218,7 +220,7 @@ fn parse_isolator_args<E: de::Error>(given: Option<Value>, how: &mut TrainerOpti
     Ok(())
 }
 
-/// Yes or no, also as a word: the word is taken as it is.
+/// A boolean, also as text.
 struct LenientBool(bool);
 
 impl<'de> Deserialize<'de> for LenientBool {

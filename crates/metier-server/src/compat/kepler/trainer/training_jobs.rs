@@ -1,7 +1,8 @@
-//! Trainings: one at a time, a few that wait, and the last that are done, with their results.
+//! Trainings: one runs at a time, a few wait, and the last finished ones stay with their results.
 //!
-//! Each is learned in a folder of its own below one that goes with [`TrainingScheduler`]; what is kept of it is the zip. The thread that learns is started by the first and
-//! ends with the last, so that a door nobody asks costs nothing.
+//! Each training has a folder of its own below one that is removed with [`TrainingScheduler`]; only
+//! its zip stays. The first training starts the thread and the last one ends it, so that an unused
+//! trainer costs nothing.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -21,28 +22,28 @@ use tokio::sync::watch;
 
 use super::train_request::TrainRequest;
 
-/// Trainings that wait; each holds its response in memory.
+/// Most waiting trainings; each holds its response in memory.
 const MAX_WAITING_JOBS: usize = 4;
-/// Trainings that are remembered after their end.
+/// Finished trainings that stay listed.
 const MAX_REMEMBERED_JOBS: usize = 16;
 
-/// How far one has come.
+/// Progress of a training.
 #[derive(Debug, Clone)]
 pub enum TrainingState {
-    /// Others are before it.
+    /// It waits for others.
     Waiting,
-    /// Predictors done, in all, and the latest.
+    /// Predictors done, their total, and the latest.
     Learning(usize, usize, String),
-    /// Where the zip is, and what is in it.
+    /// Path of the zip, and a description of its content.
     Done(PathBuf, Arc<Value>),
     Failed(TrainingFault),
     Stopped,
 }
 
-/// Why nothing was learned.
+/// Why a training failed.
 #[derive(Debug, Clone)]
 pub struct TrainingFault {
-    /// The field of the request that it is about; `None` where it is not about the request.
+    /// The request field at fault; `None` if the request is not the cause.
     pub field: Option<&'static str>,
     pub why: String,
 }
@@ -71,7 +72,7 @@ impl TrainingState {
         }
     }
 
-    /// Whether nothing more comes.
+    /// Whether the state is final.
     pub fn is_over(&self) -> bool {
         !matches!(self, Self::Waiting | Self::Learning(..))
     }
@@ -87,22 +88,22 @@ pub struct TrainingJob {
     ended: EndedTrainingCounts,
 }
 
-/// How many were done, failed and stopped.
+/// Number of trainings that were done, failed and stopped.
 type EndedTrainingCounts = Arc<[AtomicU64; 3]>;
 
 impl TrainingJob {
-    /// How far it has come.
+    /// Its current state.
     pub fn state(&self) -> TrainingState {
         self.state.borrow().clone()
     }
 
-    /// Asks it to end.
+    /// Requests its end.
     pub fn request_stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.state.send_if_modified(|state| {
             let waits = matches!(state, TrainingState::Waiting);
             if waits {
-                // Counted before it is seen to be over.
+                // Counted before the final state becomes visible.
                 self.ended[2].fetch_add(1, Ordering::SeqCst);
                 *state = TrainingState::Stopped;
                 drop(self.input.lock_unpoisoned().take());
@@ -111,7 +112,7 @@ impl TrainingJob {
         });
     }
 
-    /// Begins it, unless somebody ended it while it waited.
+    /// Starts it, unless it was stopped while it waited.
     fn start(&self) -> Option<TrainRequest> {
         let begins = self.state.send_if_modified(|state| {
             let waits = matches!(state, TrainingState::Waiting);
@@ -157,7 +158,7 @@ struct TrainingQueue {
 }
 
 impl TrainingQueue {
-    /// Forgets the oldest that are over.
+    /// Drops the oldest finished trainings.
     fn drop_oldest(&mut self) {
         while self.all.iter().filter(|job| job.state().is_over()).count() > MAX_REMEMBERED_JOBS {
             let Some(at) = self.all.iter().position(|job| job.state().is_over()) else { return };
@@ -177,7 +178,7 @@ pub struct TrainingScheduler {
 }
 
 impl TrainingScheduler {
-    /// None yet. The predictors are those that an isolator may ask; what is learned is recorded.
+    /// An empty queue. Isolators use the predictors of the catalog; results are recorded.
     pub fn new(
         shelf: Arc<PipelineCatalog>,
         recorder: Option<PipelineRecorder>,
@@ -196,7 +197,7 @@ impl TrainingScheduler {
         self.desk.lock_unpoisoned()
     }
 
-    /// Takes one in; `None` where too many wait.
+    /// Adds a training; `None` if too many wait.
     pub fn add(self: &Arc<Self>, train: TrainRequest) -> Option<Arc<TrainingJob>> {
         let mut desk = self.lock_queue();
         let waiting = desk.all.iter().filter(|job| matches!(job.state(), TrainingState::Waiting)).count();
@@ -214,7 +215,7 @@ impl TrainingScheduler {
             ended: self.ended.clone(),
         });
         desk.all.push_back(job.clone());
-        // Those that were ended while they waited are over, too.
+        // Trainings that were stopped while waiting are finished, too.
         desk.drop_oldest();
         if !desk.is_working {
             let jobs = self.clone();
@@ -231,17 +232,17 @@ impl TrainingScheduler {
         Some(job)
     }
 
-    /// The one of that number.
+    /// The training with this number.
     pub fn get(&self, id: u64) -> Option<Arc<TrainingJob>> {
         self.lock_queue().all.iter().find(|job| job.id == id).cloned()
     }
 
-    /// All that are remembered, the latest first.
+    /// All listed trainings, latest first.
     pub fn list(&self) -> Vec<Arc<TrainingJob>> {
         self.lock_queue().all.iter().rev().cloned().collect()
     }
 
-    /// How many were done, failed and stopped.
+    /// Number of trainings that were done, failed and stopped.
     pub fn ended_counts(&self) -> [u64; 3] {
         [0, 1, 2].map(|place| self.ended[place].load(Ordering::SeqCst))
     }
@@ -266,7 +267,7 @@ impl TrainingScheduler {
                 TrainingState::Failed(_) => 1,
                 _ => 2,
             };
-            // Counted before it is seen to be over.
+            // Counted before the final state becomes visible.
             self.ended[place].fetch_add(1, Ordering::SeqCst);
             job.state.send_replace(state);
             self.lock_queue().drop_oldest();
@@ -330,7 +331,7 @@ impl TrainingScheduler {
     }
 }
 
-/// What is in a zip: every predictor with its errors, the worst component first.
+/// Describes a zip: every predictor with its errors, the worst component first.
 fn describe_outcome(outcome: &TrainingOutcome) -> Value {
     let predictors: Vec<Value> = outcome.entries.iter().map(training::TrainedEntry::record).collect();
     json!({ "predictors": predictors, "warnings": outcome.warnings })

@@ -1,5 +1,5 @@
-//! The same cluster, graph and runtime have the same answer by the way of `metier place`, of a
-//! profiling answer, and of a graph that is placed through the SOPRANO interface.
+//! `metier place`, a profiling answer and a placement through the SOPRANO interface give the same
+//! result for one cluster, graph and runtime.
 
 use metier_cluster::inventory::join_sources;
 use metier_cluster::inventory::kubernetes::KubernetesSurvey;
@@ -23,7 +23,7 @@ fn graph() -> GraphAnalysis {
     metier_onnx::analyse_graph(&read, &ShapeBindings::default(), &limits).unwrap()
 }
 
-/// Nodes of Kubernetes: name, label of its device, free cores and mebibytes.
+/// Kubernetes nodes: name, label of the device, free cores and mebibytes.
 fn survey() -> KubernetesSurvey {
     let node = |(name, device, cores, memory): (&str, Option<&str>, f64, u64)| {
         let hostname = ("kubernetes.io/hostname".to_string(), format!("host-{name}"));
@@ -58,7 +58,7 @@ fn survey() -> KubernetesSurvey {
     KubernetesSurvey { nodes, notes: vec![] }
 }
 
-/// What Prometheus shows of most of them, and of a stranger.
+/// Prometheus data for most of them, and for an unknown device.
 fn snapshot() -> PrometheusSnapshot {
     let node = |(name, model, busy, available): (&str, Option<&str>, f64, u64)| {
         let age = Seconds(2.0);
@@ -75,7 +75,7 @@ fn snapshot() -> PrometheusSnapshot {
     let nodes = [
         ("busy-5", None, 0.9, 4000),
         ("full-5", None, 0.0, 4000),
-        // Known by the name of its host alone, and by its model.
+        // Identified by host name alone, and by model.
         ("host-idle-4", Some("Raspberry Pi 4 Model B"), 0.1, 4000),
         ("idle-5", Some("Raspberry Pi 3B"), 0.1, 4000),
         ("plain", None, 0.1, 4000),
@@ -89,13 +89,13 @@ fn snapshot() -> PrometheusSnapshot {
     PrometheusSnapshot { at: UtcTimestamp::UNIX_EPOCH, nodes, warnings: vec![] }
 }
 
-/// Name and time of each node that can take it, in order.
+/// Name and time of each suitable node, in order.
 fn able(placement: &Placement) -> Vec<(String, f64)> {
     let able = placement.candidates.iter().filter(|candidate| candidate.status != PlacementStanding::LeftOut);
     able.map(|candidate| (candidate.device.clone(), candidate.prediction.as_ref().unwrap().value())).collect()
 }
 
-/// As `metier place` asks.
+/// The ranking of `metier place`.
 fn by_command(
     predictors: &PlacementPredictors,
     inventory: &NodeInventory,
@@ -138,7 +138,7 @@ fn the_same_cluster_graph_and_runtime_have_the_same_answer_everywhere() {
             (Some(chosen.device.as_str()), commanded.objective)
         });
     }
-    // What the joined cluster is like: each rule has a node that it decides.
+    // The joined cluster has at least one node for each rule.
     let names: Vec<String> =
         able(&by_command(&predictors, &both, &graph)).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names[..2], ["idle-5", "twin-5"], "of equals the first by name");

@@ -1,4 +1,4 @@
-//! Nodes ranked, and why some are not.
+//! Tests of the node ranking and of its reasons.
 
 #[path = "../../../../../metier-predict/tests/common/lab_graph.rs"]
 mod lab_graph;
@@ -114,7 +114,7 @@ fn nodes_without_a_load_or_a_device_are_listed_last_with_the_reason() {
     assert_eq!(by("silent").missing[0].what, "cpu");
     assert!(by("strange").reason.contains("no passport of \"Acme Anvil 9000\""), "{}", by("strange").reason);
     assert_eq!(by("strange").missing[0].what, "device", "{:?}", by("strange").missing);
-    // Cores and instruction set allow a guess that says what it is.
+    // Cores and instruction set allow a generic prediction, marked as such.
     let guess = by("plain");
     assert_eq!((guess.known_from.as_ref().unwrap().origin, guess.in_range), ("generic", Some(false)));
     let width = |candidate: &ProfilingCandidate| candidate.high.unwrap() / candidate.low.unwrap();
@@ -135,7 +135,7 @@ fn a_node_without_room_for_the_graph_is_not_chosen_however_fast_it_is() {
         with("fast-and-full", "Raspberry Pi 5", needed - 1),
         with("fast", "Raspberry Pi 5", needed),
         with("slow", "Raspberry Pi 3B", 8 << 30),
-        // What is not known is not held against it.
+        // An unknown value does not disqualify a node.
         node("silent", "Raspberry Pi 4B", 0.02),
     ];
     let all = ranked(nodes, &question());
@@ -145,8 +145,8 @@ fn a_node_without_room_for_the_graph_is_not_chosen_however_fast_it_is() {
     assert_eq!((full.predicted_execution_time, full.low, full.high), (None, None, None));
     assert!(full.reason.starts_with("left out: it may need "), "{}", full.reason);
     assert!(full.reason.ends_with(" are available now"), "{}", full.reason);
-    // Where none has room there is nobody better: the seed's own example has 1e19 parameters, and
-    // is answered.
+    // If no node has enough memory, all keep their times. The original's own example has 1e19
+    // parameters and gets an answer.
     let nodes = vec![with("slow", "Raspberry Pi 3B", 1 << 30), with("fast", "Raspberry Pi 5", 1 << 30)];
     let counts = SopranoCounts { total_parameters: 1e19, ..question().counts };
     let all = ranked(nodes, &GraphQuestion { counts, ..question() });
@@ -158,7 +158,8 @@ fn a_node_without_room_for_the_graph_is_not_chosen_however_fast_it_is() {
         );
         assert!(candidate.reason.contains("it may not run there: it may need"), "{}", candidate.reason);
     }
-    // A device that is described is the only one: its time stays, and that it may not fit is said.
+    // A described device has no alternative: it keeps its time, with a note that the graph may not
+    // fit.
     let described = DescribedDevice { model: "Raspberry Pi 3B".into(), cpu_percent: 5.0, disk_percent: 75.0 };
     let counts = SopranoCounts { total_parameters: 1e12, ..question().counts };
     let large = GraphQuestion { counts, ..question() }.predict_described(&ours(), &described);
@@ -272,7 +273,7 @@ fn a_negative_time_of_a_predictor_file_does_not_win() {
     let predictors = by_file(PredictorColumns::open(&path).unwrap());
     let ranked = question().rank_candidates(&predictors, &inventory(vec![node("a", "Jetson Nano", 0.1)]));
     assert_eq!(ranked[0].predicted_execution_time, None);
-    assert!(ranked[0].reason.contains("which nothing takes"), "{}", ranked[0].reason);
+    assert!(ranked[0].reason.contains("outside the plausible range"), "{}", ranked[0].reason);
 }
 
 #[test]
