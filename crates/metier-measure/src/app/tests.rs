@@ -1,4 +1,4 @@
-//! Listening as a whole, with real sockets, pipes and files.
+//! Tests of the whole listener, with real sockets, pipes and files.
 
 use std::io::Write;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -49,7 +49,7 @@ fn stage<'a>(record: &'a AppRecord, name: &str) -> &'a AppStage {
 #[test]
 fn messages_on_the_socket_count_however_they_are_cut_and_joined() {
     let mut scene = scene(&ALL);
-    // Connected, sent and closed before anybody was let in: nothing is lost.
+    // A client that connected, sent and closed before the listener was opened loses nothing.
     let mut early = UnixStream::connect(scene.folder.join(SOCKET_NAME)).unwrap();
     early.write_all(b"{\"inference_time\": {\"value\": 0.5, \"timestamp\": 1}}\n\n").unwrap();
     drop(early);
