@@ -74,7 +74,7 @@ pub fn encode_npy(tensor: &NamedTensor) -> Vec<u8> {
     let mut content = Vec::new();
     macro_rules! list {
         ($list:expr, $kind:expr) => {{
-            $list.iter().for_each(|one| content.extend_from_slice(&one.to_le_bytes()));
+            $list.iter().for_each(|value| content.extend_from_slice(&value.to_le_bytes()));
             $kind
         }};
     }

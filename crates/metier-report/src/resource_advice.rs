@@ -202,7 +202,7 @@ fn advise_memory(
     }
     // Samples may miss the peak of anonymous memory; then the part of the exact peak that cannot be
     // page cache is larger.
-    let kept = |measured: &&ReportedRun| {
+    let unreclaimable = |measured: &&ReportedRun| {
         let memory = &measured.run.memory;
         let anonymous = memory.peak_anonymous_bytes?.get();
         let sampled = anonymous + memory.peak_kernel_bytes.map_or(0, |kernel| kernel.get());
@@ -210,8 +210,9 @@ fn advise_memory(
         let rest = peak.zip(memory.peak_file_bytes).map(|(peak, file)| peak.get().saturating_sub(file.get()));
         Some(sampled.max(rest.unwrap_or(0)))
     };
-    let most_kept = runs.iter().filter_map(kept).max().filter(|number| (*number as f64) < spread.max);
-    let (request, why) = match most_kept {
+    let most_unreclaimable =
+        runs.iter().filter_map(unreclaimable).max().filter(|number| (*number as f64) < spread.max);
+    let (request, why) = match most_unreclaimable {
         Some(number) => (
             number as f64,
             format!("at least {} of the peak was no page cache, which could be dropped", Bytes(number)),

@@ -109,10 +109,10 @@ impl QuantileForest {
             }
         }
         rows.sort_unstable_by_key(|(count, _)| *count);
-        rows.dedup_by(|next, kept| {
-            let is_same = next.0 == kept.0;
+        rows.dedup_by(|next, previous| {
+            let is_same = next.0 == previous.0;
             if is_same {
-                kept.1 += next.1;
+                previous.1 += next.1;
             }
             is_same
         });
@@ -169,7 +169,7 @@ impl TryFrom<PackedForest> for QuantileForest {
         let rows = packed.targets.len();
         let wrong = |field: &str, why: &str| Error::File { field: field.to_string(), why: why.to_string() };
         let weights = match &packed.weights[..] {
-            [one] => vec![*one; rows],
+            [value] => vec![*value; rows],
             all if all.len() == rows => all.to_vec(),
             _ => return Err(wrong("weights", "are not one for each target")),
         };

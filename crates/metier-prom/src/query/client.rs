@@ -238,7 +238,7 @@ impl PromClient {
             None => refusal_text(&read_beginning(response, MAX_REFUSAL_BYTES).await),
         };
         let wish = wish.filter(|_| is_retryable_status(code)).map(Duration::from_secs);
-        Err((QueryFailure::Refused { status: code, said: text, tries }, wish))
+        Err((QueryFailure::Refused { status: code, answer: text, tries }, wish))
     }
 }
 

@@ -75,11 +75,11 @@ pub enum QueryFailure {
         /// The time limit.
         after: Duration,
     },
-    #[error("answered {status}{}{said} (tried {tries} times)", if said.is_empty() { "" } else { ": " })]
+    #[error("answered {status}{}{answer} (tried {tries} times)", if answer.is_empty() { "" } else { ": " })]
     Refused {
         status: u16,
         /// The server's message, truncated.
-        said: String,
+        answer: String,
         /// Number of attempts.
         tries: u32,
     },

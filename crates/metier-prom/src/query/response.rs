@@ -33,7 +33,7 @@ impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for MetricLabels
         let mut labels: Vec<_> =
             labels.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         labels.sort_unstable();
-        labels.dedup_by(|next, kept| next.0 == kept.0);
+        labels.dedup_by(|next, previous| next.0 == previous.0);
         Self(labels)
     }
 }

@@ -72,7 +72,7 @@ struct LineSchema {
 
 fn parse(text: &[u8]) -> Result<ArchiveLine, ArchiveError> {
     let head: LineSchema = serde_json::from_slice(text).map_err(|error| {
-        let text = said(&error);
+        let text = error_text(&error);
         ArchiveError::Content(format!("not a JSON object ({text}); want an archive of `metier export`"))
     })?;
     let Some(schema) = head.schema else {
@@ -96,14 +96,14 @@ fn parse(text: &[u8]) -> Result<ArchiveLine, ArchiveError> {
 }
 
 /// The parser's words without its own count of lines, which is always 1 here.
-fn said(error: &serde_json::Error) -> String {
+fn error_text(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_string()
 }
 
 fn record<T: DeserializeOwned>(text: &[u8]) -> Result<T, ArchiveError> {
     serde_json::from_slice(text).map_err(|error| {
-        let name_text = said(&error);
+        let name_text = error_text(&error);
         match serde_json::from_slice::<Value>(text).ok().and_then(|value| culprit::<T>(&value, &name_text)) {
             Some(field) => ArchiveError::Content(format!("field {field}: {name_text}")),
             None => ArchiveError::Content(name_text),
@@ -125,8 +125,8 @@ fn culprit<T: DeserializeOwned>(whole: &Value, said_of_whole: &str) -> Option<St
         let (last, above) = path.split_last()?;
         let owner = above.iter().try_fold(&mut without, |value, key| value.get_mut(key))?;
         owner.as_object_mut()?.shift_remove(last)?;
-        let said = serde_json::from_value::<T>(without).map_err(|error| said(&error));
-        (said.err().as_deref() != Some(said_of_whole)).then_some(())
+        let outcome = serde_json::from_value::<T>(without).map_err(|error| error_text(&error));
+        (outcome.err().as_deref() != Some(said_of_whole)).then_some(())
     };
     paths.iter().rfind(|path| changes(path).is_some()).map(|path| path.join("."))
 }

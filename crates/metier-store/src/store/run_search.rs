@@ -183,7 +183,7 @@ impl RecordStore {
             found.into_iter().map(|mut row| id(row.next_text())).collect::<Result<_, _>>()?;
         match candidates.as_slice() {
             [] => Err(none()),
-            [one] => Ok(*one),
+            [run] => Ok(*run),
             _ => {
                 let more = candidates.len() > MAX_CANDIDATES;
                 candidates.truncate(MAX_CANDIDATES);
