@@ -1,13 +1,13 @@
 //! NumPy's file format for one array: `\x93NUMPY`, version, header length, header as a Python
 //! dictionary, elements.
 //!
-//! Reads and writes little-endian numbers and booleans in C order; reads up to [`MOST`] bytes.
+//! Reads and writes little-endian numbers and booleans in C order; reads up to [`MAX_FILE_BYTES`] bytes.
 
 use std::path::Path;
 
 use crate::{Error, NamedTensor, TensorValues};
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file in bytes.
 pub const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAGIC: &[u8] = b"\x93NUMPY";
 

@@ -89,7 +89,7 @@ pub fn wait_readable(fds: &[RawFd], longest: Option<Duration>) -> Vec<bool> {
     entries.iter().map(|entry| entry.revents != 0).collect()
 }
 
-/// Makes a FIFO that every user who can reach its folder may write to.
+/// Makes a FIFO that all users with access to its folder may write to.
 pub fn make_fifo(path: &Path) -> io::Result<()> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path is NUL-terminated.

@@ -85,7 +85,7 @@ mod tests {
             return;
         }
         assert_eq!(MemberProcesses::Groups(folders.clone()).membership_of(proc, own), RunMembership::Member);
-        let other = vec![folders[0].join("metier-nobody")];
+        let other = vec![folders[0].join("metier-absent")];
         assert_eq!(MemberProcesses::Groups(other).membership_of(proc, own), RunMembership::Stranger);
         assert_eq!(
             MemberProcesses::Groups(folders).membership_of(proc, u32::MAX - 1),

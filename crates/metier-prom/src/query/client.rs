@@ -19,9 +19,9 @@ use super::response::{MetricLabels, QueryResponse, parse_envelope};
 const MAX_GET_URL_BYTES: usize = 2000;
 /// Maximum number of steps that Prometheus allows in a range query.
 const MAX_STEPS: u64 = 11_000;
-/// Bytes of a refusal that are looked at.
+/// Bytes of a refusal that are read.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
-/// Characters of other people's text in an error.
+/// Maximum length of remote text in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 300;
 /// Maximum size of a certificate file.
 const MAX_AUTHORITY_BYTES: u64 = 4 << 20;
@@ -273,7 +273,7 @@ fn request_headers(endpoint: &PromEndpoint) -> Result<HeaderMap, QueryError> {
     Ok(headers)
 }
 
-/// What a refusal says: Prometheus' own words, or the first line of whatever it is.
+/// The message of a refusal: Prometheus' own, or the first line of any other body.
 fn refusal_text(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct RefusalBody {

@@ -34,7 +34,7 @@
 //! larger output and is slower.
 //!
 //! Decoding allocates no more than [`DecodeLimits`] and the input length allow. It returns an error for
-//! anything that [`encode`] does not write.
+//! anything that [`encode_series`] does not write.
 
 mod bit_packing;
 mod byte_reader;
@@ -201,7 +201,7 @@ fn absent_ranges(absent: &[u32], rows: &std::ops::Range<usize>) -> Vec<(u32, u32
     ranges
 }
 
-/// Decodes bytes that [`encode`] wrote.
+/// Decodes bytes that [`encode_series`] wrote.
 pub fn decode_series(bytes: &[u8], limits: DecodeLimits) -> Result<Series, CodecError> {
     let mut table = SeriesDecoder::open(bytes, limits)?;
     let mut series = Series::new(table.run, table.name);
