@@ -95,7 +95,7 @@ pub fn advise_resources(runs: &[ReportedRun]) -> ResourceAdvice {
         extra: ExtraFields::new(),
     };
     if n == 0 {
-        return refused("No run ended well, so nothing is known of what it needs.".to_string());
+        return refused("No run succeeded, so the required resources are unknown.".to_string());
     }
     if n < 3 && w < MIN_WINDOWS {
         return refused(format!(
@@ -197,7 +197,7 @@ fn advise_memory(
         .find(|(name, _)| name.contains("memory"));
     if let Some((name, value)) = held {
         notes.push(format!(
-            "It ran under {name} = {value}; near that limit it may have made do with less than it would take."
+            "It ran under {name} = {value}; near that limit it may have used less than it would without."
         ));
     }
     // Samples may miss the peak of anonymous memory; then the part of the exact peak that cannot be
@@ -228,7 +228,7 @@ fn advise_memory(
     let (margin, why) = match scatter {
         None => (
             SINGLE_RUN_MEMORY_MARGIN,
-            "a quarter, because one run does not tell how much peaks scatter".to_string(),
+            "a quarter, because one run does not show the spread of peaks".to_string(),
         ),
         Some(scatter) if scatter > MEMORY_MARGIN => (
             scatter,

@@ -129,7 +129,7 @@ fn too_few_reason(
         return None;
     }
     let mut text =
-        format!("{} runs with a value; a change can be told from {MIN_VALUES} on", trend.points.len());
+        format!("{} runs with a value; a change can be detected from {MIN_VALUES} on", trend.points.len());
     if !left_out.is_empty() {
         text.push_str(&format!("; left out: {}", count_reasons(left_out)));
     }

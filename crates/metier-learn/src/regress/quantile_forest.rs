@@ -173,7 +173,7 @@ impl TryFrom<PackedForest> for QuantileForest {
             all if all.len() == rows => all.to_vec(),
             _ => return Err(wrong("weights", "are not one for each target")),
         };
-        let broken = || wrong("trees", "are no base64 of as many trees as count says");
+        let broken = || wrong("trees", "are not base64 of `count` trees");
         let mut reader = PackedReader::new(&packed.trees).ok_or_else(broken)?;
         let mut trees = Vec::new();
         for _ in 0..packed.count {

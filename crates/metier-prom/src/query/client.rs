@@ -234,7 +234,9 @@ impl PromClient {
             response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let to = response.headers().get(reqwest::header::LOCATION).and_then(|to| to.to_str().ok());
         let text = match to.filter(|_| status.is_redirection()) {
-            Some(to) => format!("it sends us to {}; name that address if it is meant", redact_address(to)),
+            Some(to) => {
+                format!("it redirects to {}; use that address if it is the right one", redact_address(to))
+            }
             None => refusal_text(&read_beginning(response, MAX_REFUSAL_BYTES).await),
         };
         let wish = wish.filter(|_| is_retryable_status(code)).map(Duration::from_secs);

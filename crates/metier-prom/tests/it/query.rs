@@ -288,7 +288,7 @@ fn the_same_client_serves_tasks_and_the_waiting_one_refuses_to_block_them() {
     runtime.block_on(async {
         assert_eq!(client.query_instant("up", None).await.unwrap().as_number(), Some(1.0));
         let error = instant(&waiting, "up").unwrap_err().to_string();
-        assert!(error.contains("ask with `Client`"), "{error}");
+        assert!(error.contains("use `PromClient`"), "{error}");
     });
 }
 

@@ -125,7 +125,7 @@ fn describe_omissions(
         ));
         if laid.vanished > 0.0005 {
             text.push_str(&format!(
-                "; {:.1} % of it are in stacks that are gone here",
+                "; {:.1} % of it are in stacks that are left out here",
                 laid.vanished * 100.0
             ));
         }

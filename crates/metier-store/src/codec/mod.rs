@@ -70,7 +70,9 @@ pub enum CodecError {
     #[error("damaged: {0}")]
     Damaged(&'static str),
     /// Written by a later version of the codec.
-    #[error("written by version {0} of the series codec, this program knows version 1; use a newer metier")]
+    #[error(
+        "written by version {0} of the series codec, this program supports version 1; use a newer metier"
+    )]
     Newer(u8),
     /// Larger than the limits of the decoder.
     #[error("{what}: {got}, at most {limit} allowed")]

@@ -440,7 +440,7 @@ fn convert_error(error: rusqlite::Error, store: &str, doing: &'static str) -> Er
         (ErrorCode::ReadOnly, _) => Error::ReadOnly { store, why },
         (ErrorCode::CannotOpen, _) => Error::CannotOpen {
             store,
-            why: format!("{why}; SQLite must be able to read it and to make files beside it in its folder"),
+            why: format!("{why}; SQLite must be able to read it and to create files in its folder"),
         },
         _ => Error::Engine { store, doing, why },
     }
