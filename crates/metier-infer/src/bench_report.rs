@@ -1,4 +1,4 @@
-//! What running a graph took: the document `metier.bench/1`.
+//! The benchmark of a graph: the document `metier.bench/1`.
 
 use std::path::Path;
 
@@ -10,151 +10,151 @@ use serde::Serialize;
 use crate::inference_job::InferenceOutcome;
 use crate::{InferenceTime, NamedTensor, OutputDifference, match_operators};
 
-/// What running a graph here took.
+/// Benchmark of a graph on this host.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Bench")]
 pub struct BenchReport {
     /// `metier.bench/1`.
     pub schema: &'static str,
-    /// What ran.
+    /// The graph.
     pub graph: BenchedGraph,
-    /// What it was given.
+    /// The inputs of the graph.
     pub inputs: Vec<BenchInput>,
-    /// Threads that it was allowed.
+    /// Maximum number of threads.
     pub threads: usize,
-    /// One for each runtime.
+    /// One result per runtime.
     pub results: Vec<RuntimeTimes>,
-    /// Runtimes that failed, with the run that tells why.
+    /// Runtimes that failed, each with its last run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<RuntimeFailure>,
-    /// Where two runtimes ran it.
+    /// Comparison of the first two runtimes, if there are two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<RuntimeComparison>,
-    /// What was assumed for inputs.
+    /// Assumptions about the inputs.
     pub notes: Vec<String>,
 }
 
-/// The graph that ran.
+/// The benchmarked graph.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Graph")]
 pub struct BenchedGraph {
-    /// Its file.
+    /// Path of the file.
     pub file: String,
-    /// SHA-256 of its content.
+    /// SHA-256 of the file's content.
     pub digest: ContentDigest,
-    /// Real numbers among its weights.
+    /// Number of floating-point weights.
     pub parameters: u64,
-    /// Multiply-adds of one inference, as far as they are known.
+    /// Known multiply-adds of one inference.
     pub multiply_adds: u64,
-    /// Operators that run.
+    /// Number of executed operators.
     pub operators: usize,
 }
 
-/// An input of it.
+/// An input of the graph.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Input")]
 pub struct BenchInput {
-    /// Its name in the graph.
+    /// Name in the graph.
     pub name: String,
-    /// Type of its elements.
+    /// Element type.
     pub data_type: DataType,
-    /// Its dimensions.
+    /// Dimensions.
     pub shape: Vec<usize>,
 }
 
-/// A runtime that did not come to an end.
+/// A runtime whose benchmark failed.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Failed")]
 pub struct RuntimeFailure {
     /// `rten` or `onnxruntime`.
     pub runtime: &'static str,
-    /// The run that tells why.
+    /// The run with the reason.
     pub run: Option<String>,
-    /// How that ended.
+    /// How that run ended.
     pub verdict: Option<String>,
 }
 
-/// What one runtime took.
+/// Times of one runtime.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Timed")]
 pub struct RuntimeTimes {
     /// `rten` or `onnxruntime`.
     pub runtime: &'static str,
-    /// The run, or the runs where there are several processes; the last one's inferences are told.
+    /// The runs, one per process; inference times are those of the last run.
     pub runs: Vec<String>,
-    /// Whether they are in the store.
+    /// Whether the runs are in the store.
     pub is_kept: bool,
-    /// Reading the graph until it can run.
+    /// Time to load the graph.
     pub load_seconds: Seconds,
-    /// The first inference.
+    /// Time of the first inference.
     pub first_seconds: Seconds,
-    /// From nothing to the first answer; of several processes the median.
+    /// Load and first inference; the median over processes.
     pub cold_start_seconds: Seconds,
-    /// The same of each process, in their order.
+    /// Cold start of each process, in run order.
     pub cold_starts_seconds: Vec<Seconds>,
-    /// The file's state in the page cache before the start, where that was asked for.
+    /// State of the file in the page cache before the start, if requested.
     pub page_cache: Option<String>,
-    /// How many count for what follows.
+    /// Number of timed inferences.
     pub inferences: u64,
-    /// Half of them took less.
+    /// Median time of an inference.
     pub median_seconds: Seconds,
-    /// Half of the inferences lie between these two.
+    /// Lower and upper quartile of the inference time.
     pub quartile_seconds: [Seconds; 2],
-    /// The shortest.
+    /// Shortest inference time.
     pub min_seconds: Seconds,
-    /// 95 of 100 took less.
+    /// 95 % quantile of the inference time.
     pub p95_seconds: Seconds,
-    /// 99 of 100 took less.
+    /// 99 % quantile of the inference time.
     pub p99_seconds: Seconds,
-    /// CPU time of all threads for one inference, the median.
+    /// Median CPU time of an inference, over all threads.
     pub cpu_seconds_median: Seconds,
-    /// Inferences in a second, by the median.
+    /// Inferences per second, from the median.
     pub per_second: f64,
-    /// Multiply-adds in a second; `null` where those of an operator are not known.
+    /// Multiply-adds per second; `null` if those of an operator are unknown.
     pub multiply_adds_per_second: Option<f64>,
-    /// Most memory of the run's control group.
+    /// Peak memory of the run's control group.
     pub peak_memory_bytes: Option<Bytes>,
-    /// Energy of one inference, where it can be measured.
+    /// Energy of one inference, if it can be measured.
     pub joules_per_inference: Option<Joules>,
-    /// Time by operator, where that was asked for.
+    /// Times of operators, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub operators: Vec<OperatorShare>,
 }
 
-/// Time of one of a runtime's operators.
+/// Time of one operator of a runtime.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Operator")]
 pub struct OperatorShare {
-    /// The runtime's name for it.
+    /// The operator's name in the runtime.
     pub name: String,
-    /// Its kind in the runtime.
+    /// The operator's type in the runtime.
     pub kind: String,
-    /// What it takes in one inference.
+    /// Time in one inference.
     pub seconds: Seconds,
-    /// Share of all of them.
+    /// Share of the time of all operators.
     pub share: f64,
-    /// Multiply-adds of the operators that it covers.
+    /// Multiply-adds of the file's operators that it covers.
     pub multiply_adds: Option<u64>,
-    /// How fast these were.
+    /// Multiply-adds per second.
     pub multiply_adds_per_second: Option<f64>,
-    /// The operators of the file that it stands for.
+    /// The file's operators that it covers.
     pub covers: Vec<String>,
 }
 
-/// Two runtimes side by side.
+/// Comparison of two runtimes.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Comparison")]
 pub struct RuntimeComparison {
-    /// Median of the first over that of the second.
+    /// Median time of the first runtime divided by that of the second.
     pub time_ratio: f64,
-    /// Whether all outputs do.
+    /// Whether all outputs agree.
     pub agrees: bool,
-    /// How far each is apart.
+    /// Difference of each output.
     pub outputs: Vec<OutputDifference>,
 }
 
 impl RuntimeComparison {
-    /// Of the first two.
+    /// Compares the first two runtimes; `None` with fewer.
     pub fn of(results: &[RuntimeTimes], outputs: Vec<OutputDifference>) -> Option<Self> {
         let [first, second, ..] = results else { return None };
         let time_ratio = first.median_seconds.get() / second.median_seconds.get();
@@ -162,7 +162,7 @@ impl RuntimeComparison {
     }
 }
 
-/// The value below which a part of a sorted list lies (nearest rank; the median is the mean of the middle two).
+/// The nearest-rank quantile of a sorted list; the median is the mean of the middle two.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let middle = sorted.len() / 2;
     if part == 0.5 && sorted.len().is_multiple_of(2) && middle > 0 {
@@ -172,20 +172,21 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
     sorted.get(rank.saturating_sub(1).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }
 
-/// Load and first inference, as a process told them.
+/// Time of load and first inference, from the stages of a run.
 fn cold_start(run: &Run) -> Option<f64> {
     let stage = |name: &str| run.stages.iter().find(|stage| stage.name == name)?.p50;
     Some(stage("load")? + stage("first")?)
 }
 
-/// Energy of one inference: the run's mean power for as long as inferences took on average. Loading and warm-up are so not charged to them.
+/// Energy of one inference: the run's mean power times the mean inference time. This excludes
+/// loading and warm-up.
 fn energy_each(energy: Joules, whole: Seconds, wall: &[f64]) -> Option<Joules> {
     let mean = wall.iter().sum::<f64>() / wall.len() as f64;
     Some(Joules(energy.get() / whole.get() * mean)).filter(|joules| joules.get().is_finite())
 }
 
 impl BenchReport {
-    /// Nothing was run yet.
+    /// An empty report, before any run.
     pub fn new(
         path: &Path,
         digest: ContentDigest,
@@ -217,13 +218,13 @@ impl BenchReport {
         }
     }
 
-    /// Adds a runtime that did not come to an end, with its last run and how that ended.
+    /// Adds a failed runtime, with its last run and that run's verdict.
     pub fn add_failure(&mut self, runtime: &'static str, last: Option<(&Run, String)>) {
         let run = last.as_ref().map(|(run, _)| run.id.to_string());
         self.failed.push(RuntimeFailure { runtime, run, verdict: last.map(|(_, verdict)| verdict) });
     }
 
-    /// Adds what a runtime took.
+    /// Adds the times of a runtime.
     pub fn add_runtime(
         &mut self,
         runtime: &'static str,
@@ -313,7 +314,7 @@ mod tests {
 
     #[test]
     fn an_inference_is_charged_with_power_for_its_own_time() {
-        // 100 J in 20 s are 5 W; an inference of 0.2 s has 1 J of it, however few there were.
+        // 100 J in 20 s are 5 W, so an inference of 0.2 s takes 1 J, independent of their number.
         let each = energy_each(Joules(100.0), Seconds(20.0), &[0.1, 0.3]).unwrap();
         assert!((each.get() - 1.0).abs() < 1e-12);
         assert_eq!(energy_each(Joules(1.0), Seconds(1.0), &[]), None);

@@ -110,30 +110,30 @@ pub struct GraphTiming {
     pub outputs: Vec<NamedTensor>,
 }
 
-/// Times a graph by a plan; calls `tell` after each step.
+/// Times a graph by a plan; calls `report_step` after each step.
 pub fn time_graph(
     source: GraphSource<'_>,
     plan: &TimingPlan,
-    tell: &mut dyn FnMut(&TimingStep),
+    report_step: &mut dyn FnMut(&TimingStep),
 ) -> Result<GraphTiming, Error> {
     plan.validate()?;
     let runtime = EngineRuntime::open(&plan.engine, plan.threads)?;
     let clock = InferenceClock::start();
     let mut graph = runtime.load(source)?;
     let load = clock.stop();
-    tell(&TimingStep::Load(load));
+    report_step(&TimingStep::Load(load));
     graph.set_inputs(&plan.inputs)?;
     let first = graph.run_once()?;
-    tell(&TimingStep::First(first));
+    report_step(&TimingStep::First(first));
     for _ in 0..plan.warmup {
-        tell(&TimingStep::Warmup(graph.run_once()?));
+        report_step(&TimingStep::Warmup(graph.run_once()?));
     }
     let mut runs = Vec::with_capacity(plan.repeats.min(10_000));
     let begin = Instant::now();
     while runs.len() < plan.repeats || (begin.elapsed().as_secs_f64() < plan.least.0 && runs.len() < MAX_RUNS)
     {
         let spent = graph.run_once()?;
-        tell(&TimingStep::Inference(spent));
+        report_step(&TimingStep::Inference(spent));
         runs.push(spent);
     }
     let operators = if plan.looks > 0 { graph.time_operators(plan.looks)? } else { Vec::new() };

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use crate::graph_inputs::{InputOptions, make_inputs};
 
-    fn told(graph: GraphBuilder) -> GraphAnalysis {
+    fn analyse_built(graph: GraphBuilder) -> GraphAnalysis {
         let bytes = graph.finish();
         let model = read_onnx(&bytes, &OnnxLimits::default()).unwrap();
         analyse_graph(&model, &ShapeBindings::default(), &OnnxLimits::default()).unwrap()
@@ -53,7 +53,7 @@ mod tests {
         let sizes = graph.add_integers(&[1 << 20, 1 << 19]);
         let made = graph.encode_node("ConstantOfShape", &[&sizes], &[]);
         graph.add_output(&made);
-        let error = make_inputs(&told(graph), &InputOptions::default()).unwrap_err().to_string();
+        let error = make_inputs(&analyse_built(graph), &InputOptions::default()).unwrap_err().to_string();
         assert!(error.contains("at least 2.00 TiB of memory"), "{error}");
     }
 
@@ -64,7 +64,7 @@ mod tests {
         let weights = graph.add_weights(&[1024, 1024], 1024);
         let made = graph.encode_node("MatMul", &[&x, &weights], &[]);
         graph.add_output(&made);
-        let analysis = told(graph);
+        let analysis = analyse_built(graph);
         assert!(check_memory(&analysis, Bytes(5 << 20)).is_ok());
         assert!(
             matches!(check_memory(&analysis, Bytes(4 << 20)), Err(Error::Memory { weights: Bytes(w), .. }) if w == 4 << 20)

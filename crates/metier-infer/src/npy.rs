@@ -1,13 +1,13 @@
 //! NumPy's file format for one array: `\x93NUMPY`, version, header length, header as a Python
 //! dictionary, elements.
 //!
-//! Reads and writes little-endian numbers and booleans in C order; reads up to [`MOST`] bytes.
+//! Reads and writes little-endian numbers and booleans in C order; reads up to [`MAX_FILE_BYTES`] bytes.
 
 use std::path::Path;
 
 use crate::{Error, NamedTensor, TensorValues};
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file in bytes.
 pub const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -74,7 +74,7 @@ pub fn encode_npy(tensor: &NamedTensor) -> Vec<u8> {
     let mut content = Vec::new();
     macro_rules! list {
         ($list:expr, $kind:expr) => {{
-            $list.iter().for_each(|one| content.extend_from_slice(&one.to_le_bytes()));
+            $list.iter().for_each(|value| content.extend_from_slice(&value.to_le_bytes()));
             $kind
         }};
     }

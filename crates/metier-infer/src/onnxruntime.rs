@@ -161,7 +161,7 @@ fn to_engine_value(input: &NamedTensor) -> Result<DynValue, Error> {
     let count: usize = input.shape.iter().product();
     if count != input.values.len() {
         let got = format!("{} elements", input.values.len());
-        return Err(misfit(got, format!("{count}, as its shape says")));
+        return Err(misfit(got, format!("{count}, as in its shape")));
     }
     let shape: Vec<i64> = input.shape.iter().map(|size| *size as i64).collect();
     macro_rules! of {

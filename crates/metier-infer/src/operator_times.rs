@@ -136,10 +136,11 @@ mod tests {
 
     #[test]
     fn short_operators_are_told_by_their_mean_and_long_ones_by_their_median() {
-        let told = |all: &[f64]| median_times(all.iter().map(|seconds| look(*seconds)).collect())[0].seconds;
-        assert!((told(&[0.0, 1e-6, 0.0, 1e-6]) - 0.5e-6).abs() < 1e-12);
+        let median_of =
+            |all: &[f64]| median_times(all.iter().map(|seconds| look(*seconds)).collect())[0].seconds;
+        assert!((median_of(&[0.0, 1e-6, 0.0, 1e-6]) - 0.5e-6).abs() < 1e-12);
         // One inference was disturbed.
-        assert!((told(&[1e-6, 0.0, 5e-4]) - 0.5e-6).abs() < 1e-12);
-        assert_eq!(told(&[1e-4, 3e-4, 2e-4]), 2e-4);
+        assert!((median_of(&[1e-6, 0.0, 5e-4]) - 0.5e-6).abs() < 1e-12);
+        assert_eq!(median_of(&[1e-4, 3e-4, 2e-4]), 2e-4);
     }
 }

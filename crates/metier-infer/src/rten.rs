@@ -131,10 +131,7 @@ fn to_engine_value(input: &NamedTensor) -> Result<Value, Error> {
         |got: String, want: &str| Error::Input { name: input.name.clone(), got, want: want.to_string() };
     let count: usize = shape.iter().product();
     if count != input.values.len() {
-        return Err(misfit(
-            format!("{} elements", input.values.len()),
-            &format!("{count}, as its shape says"),
-        ));
+        return Err(misfit(format!("{} elements", input.values.len()), &format!("{count}, as in its shape")));
     }
     let narrow = |number: i64| {
         i32::try_from(number)

@@ -146,8 +146,8 @@ impl AppMessageListener {
         let wait_ms = if self.asking.is_empty() { longest_ms } else { 0 };
         let ready = sys::wait_for_any(&fds, wait_ms);
         if !ready.contains(&true) {
-            for mut one in std::mem::take(&mut self.asking) {
-                let _ = one.write_all(b"k");
+            for mut stream in std::mem::take(&mut self.asking) {
+                let _ = stream.write_all(b"k");
             }
             return false;
         }

@@ -46,8 +46,8 @@ pub fn receive_dataset(arguments: &[&CStr]) -> i32 {
         File::create(path_from_c(done)).map(drop).map_err(|error| format!("marking its end: {error}"))
     });
     let text = taken.as_ref().err().map_or("ok", |text| text);
-    let said = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
-    i32::from(taken.is_err() || said.is_err())
+    let written = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+    i32::from(taken.is_err() || written.is_err())
 }
 
 fn receive_files(input: &mut impl io::Read, target: &Path, is_cold: bool) -> Result<(), String> {

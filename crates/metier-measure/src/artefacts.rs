@@ -1,7 +1,9 @@
-//! Files that the run left and the user wants kept: found by patterns, bounded in number and size.
+//! Collects files that the run produced and the user wants: found by patterns, bounded in number
+//! and size.
 //!
-//! A pattern is a path as the run sees it, in which `*` and `?` match within a part and `**` any parts. A relative one
-//! is below the run's working directory. Symbolic links to folders are not followed, so that no walk goes in circles.
+//! A pattern is a path as the run sees it, in which `*` and `?` match within a component and `**`
+//! matches any components. A relative pattern is below the run's working directory. Symbolic links
+//! to folders are not followed, so that a walk cannot loop.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,18 +14,19 @@ use crate::RunSpec;
 use crate::observer::ArtefactKeeper;
 use crate::running_target::RunningTarget;
 
-// The launcher looks for files, too, in pods of other machines, and has no dependencies: so the file is its.
+// The launcher searches for files in pods of other machines, and has no dependencies: so the file
+// belongs to it.
 #[path = "../../metier-launch/src/find.rs"]
 mod find;
 pub(crate) use find::find_files;
 use find::matches_pattern;
 
-/// Files that are kept at most.
+/// Maximum number of collected files.
 const MAX_FILES: usize = 256;
-/// Bytes that they may have together.
+/// Maximum of their total size.
 const MAX_TOTAL_BYTES: u64 = 1 << 30;
 
-/// Keeps what the patterns of the specification match, and says what was left out.
+/// Stores files that match the specification's patterns, and reports those that were left out.
 pub(crate) fn collect_artefacts(
     spec: &RunSpec,
     body: &mut dyn RunningTarget,
@@ -69,7 +72,7 @@ pub(crate) fn collect_artefacts(
     }
 }
 
-/// What has been kept so far.
+/// State of the collection.
 struct ArtefactCollector<'a, 'b> {
     run: &'a mut Run,
     keep: &'a mut ArtefactKeeper<'b>,
@@ -93,7 +96,7 @@ impl ArtefactCollector<'_, '_> {
         self.files += 1;
         self.bytes += read;
         if overran {
-            // What was kept of it is not the file.
+            // Remove the truncated artefact.
             self.run.artefacts.retain(|artefact| artefact.name != name);
             self.left_out += 1;
             self.is_full = true;
@@ -102,7 +105,7 @@ impl ArtefactCollector<'_, '_> {
     }
 }
 
-/// Reads at most so many bytes, and notes when there were more.
+/// Reads up to a limit, and notes whether there was more.
 struct LimitedReader<'a> {
     inner: &'a mut dyn Read,
     room: u64,
@@ -123,7 +126,7 @@ impl Read for LimitedReader<'_> {
 }
 
 #[allow(dead_code, reason = "for containers, whose files come by name")]
-/// Whether a whole path matches a pattern; both as the run sees them, absolute.
+/// Whether a whole path matches a pattern; both are absolute, as the run sees them.
 pub(crate) fn path_matches(pattern: &str, path: &str) -> bool {
     fn match_parts(pattern: &[&str], path: &[&str]) -> bool {
         match (pattern.split_first(), path.split_first()) {
@@ -146,7 +149,7 @@ fn path_parts(text: &str) -> Vec<&str> {
     text.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
 }
 
-/// What a file most likely is, by its name.
+/// The likely media type of a file, by its name.
 pub(crate) fn media_type(name: &str) -> &'static str {
     match name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase().as_str() {
         "json" => "application/json",

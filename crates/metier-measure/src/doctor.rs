@@ -1,4 +1,4 @@
-//! What this host lets us measure, and the exact fix for what it does not.
+//! Checks which measurements this host allows, with the exact fix for each that it does not.
 
 use metier_store::RecordStore;
 use metier_types::MissingReason;
@@ -12,15 +12,15 @@ use metier_linux::host::HostMeter;
 use metier_linux::process_events::ProcessWatch;
 use metier_linux::{KernelRoots, group_owner};
 
-/// One thing that was looked at.
+/// One check of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCheck {
-    /// What it is about.
+    /// Name of the check.
     pub name: &'static str,
-    /// Whether it is as it should be.
+    /// Whether the check passed.
     pub ok: bool,
     pub text: String,
-    /// What to do where it is not.
+    /// How to fix a failed check.
     pub fix: Option<String>,
 }
 
@@ -41,14 +41,14 @@ impl HostCheck {
     }
 }
 
-/// Looks at everything that a run would use.
+/// Checks everything that a run would use.
 pub fn check_host(roots: &KernelRoots, store: Option<&RecordStore>) -> Vec<HostCheck> {
     let mut checks = check_cgroups(roots);
     checks.push(HostCheck::from_result(
         "process events",
         ProcessWatch::open().map(|watch| match watch.has_statistics() {
-            true => "every child is seen, with what it used".to_string(),
-            false => "every child is seen; what it used only as sampled".to_string(),
+            true => "every child process is recorded, with its exact use".to_string(),
+            false => "every child process is recorded; its use is sampled".to_string(),
         }),
     ));
     let mut host = HostMeter::open(roots);
@@ -105,11 +105,11 @@ pub fn check_host(roots: &KernelRoots, store: Option<&RecordStore>) -> Vec<HostC
     checks
 }
 
-/// Makes a group as a run would, and takes it away again.
+/// Creates a control group as a run would, and removes it again.
 fn check_cgroups(roots: &KernelRoots) -> Vec<HostCheck> {
     let place = CgroupMembership::read(&roots.proc, "self");
     let name = group_owner::group_name(roots, metier_types::RunId::new());
-    // SAFETY: takes nothing, cannot fail.
+    // SAFETY: takes no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     let mut made = RunCgroup::create(&place, &name);
     let has_memory =
@@ -121,7 +121,7 @@ fn check_cgroups(roots: &KernelRoots) -> Vec<HostCheck> {
         group.remove_folders();
     }
     let no_memory = MissingReason::with_fix(
-        "a control group can be had, but not with memory accounting",
+        "control groups are available, but without memory accounting",
         "run as root, or in a systemd user session",
     );
     if has_memory {
@@ -132,7 +132,7 @@ fn check_cgroups(roots: &KernelRoots) -> Vec<HostCheck> {
             if has_io {
                 Ok("device traffic is charged to the run".into())
             } else {
-                Ok("as wait4 counts it; device traffic is not charged to the run here".into())
+                Ok("counted by wait4; device traffic is not charged to the run here".into())
             },
         ));
         return checks;

@@ -1,87 +1,89 @@
-//! What can go wrong while measuring, sorted by what the caller should do.
+//! Errors of measuring, sorted by the caller's remedy.
 
 use std::path::PathBuf;
 
 use crate::target_facts::TargetFacts;
 use metier_linux::cgroup::limit::LimitRefusal;
 
-/// What went wrong. Losing a sensor is never an error: it is an entry in the record's `missing`.
+/// An error of measuring. A lost sensor is never an error: it is an entry in the record's
+/// `missing`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The command does not exist.
     #[error("{command}: not found in PATH; give the path of an executable file")]
     NotFound {
-        /// As it was given.
+        /// As given.
         command: String,
     },
     /// The command exists but cannot be executed.
     #[error("{command}: cannot be executed ({reason}); is it an executable file for this machine?")]
     NotExecutable {
-        /// As it was given.
+        /// As given.
         command: String,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: std::io::Error,
     },
-    /// The control group was made, but the command could not enter it.
+    /// The control group exists, but the command could not enter it.
     #[error("cannot put the command into its control group: {reason}; `metier doctor` tells more")]
     Join {
-        /// What the kernel said.
+        /// The kernel's error.
         reason: std::io::Error,
     },
-    /// The launcher could not be started or went away.
+    /// The launcher could not be started or has ended.
     #[error("the launcher of the command failed while {doing}: {reason}")]
     Launcher {
-        /// What was being done.
+        /// The failed step.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
     /// A file that the user named cannot be read.
     #[error("cannot read {path}: {reason}")]
     Read {
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
-    /// A system call of ours failed.
+    /// A system call of metier failed.
     #[error("{doing}: {reason}")]
     System {
-        /// What was being done.
+        /// The failed step.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
-    /// The specification of the run makes no sense.
+    /// The specification of the run is invalid.
     #[error("{field} is {got}; want {want}")]
     Spec {
         /// The flag or field.
         field: &'static str,
         got: String,
-        /// What would be right.
+        /// The accepted values.
         want: &'static str,
     },
-    /// A limit that was asked for cannot be enforced on this host.
+    /// A requested limit cannot be enforced on this host.
     #[error("{limit} cannot be enforced here: {reason}; `metier doctor` tells more")]
     Limit {
         /// The flag or field.
         limit: &'static str,
         reason: String,
     },
-    /// The run never started. Never seen by callers of a session: it becomes a record with that cause.
+    /// The run never started. A session's callers never see this error: it becomes a record with
+    /// that cause.
     #[error("it never started: {detail}")]
     Unstarted {
-        /// Why, in words for people.
+        /// The reason, for people.
         detail: String,
-        /// What was known of it by then.
+        /// The facts known by then.
         about: Box<TargetFacts>,
-        /// The signal that asked us to stop meanwhile.
+        /// The signal that interrupted the start.
         stop: Option<i32>,
     },
     /// A file or folder has no digest.
     #[error(transparent)]
     Digest(#[from] metier_store::digest::DigestError),
-    /// The run could not be kept.
+    /// The run could not be stored.
     #[error(transparent)]
     Store(#[from] metier_store::Error),
 }
@@ -93,7 +95,8 @@ impl From<LimitRefusal> for Error {
 }
 
 impl Error {
-    /// The exit code of `metier run` for it: 127 not found, 126 not executable, 125 our own failure.
+    /// The exit code of `metier run` for this error: 127 not found, 126 not executable, 125
+    /// metier's own failure.
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::NotFound { .. } => 127,

@@ -1,27 +1,27 @@
-//! One HTTP GET over plain TCP, bounded in time and size. Enough for a metrics page, and nothing else.
+//! One HTTP GET over plain TCP, bounded in time and size. It suffices for a metrics page.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// Longest that one request may take.
+/// Time limit of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// Largest head of an answer.
+/// Size limit of a response's head.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 pub const MAX_BODY_BYTES: usize = 16 << 20;
 
-/// An address of a page: `http://host[:port]/path`.
+/// The URL of a page: `http://host[:port]/path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpUrl {
     /// Name or address, without brackets.
     pub host: String,
-    /// Port; 80 where none is given.
+    /// Port; 80 by default.
     pub port: u16,
     pub path: String,
 }
 
 impl HttpUrl {
-    /// Reads it. The error says what would be right.
+    /// Parses a URL. The error describes what is expected.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const WANT: &str = "an address such as http://localhost:8000/metrics";
         let rest = text.strip_prefix("http://").ok_or(WANT)?;
@@ -48,7 +48,7 @@ impl HttpUrl {
         Ok(Self { host: host.to_string(), port, path })
     }
 
-    /// Whether it means the machine, or the network namespace, that asks.
+    /// Whether it means the requesting machine or network namespace.
     pub fn is_local(&self) -> bool {
         self.host == "localhost"
             || self.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -57,18 +57,18 @@ impl HttpUrl {
 
 #[derive(Debug)]
 pub struct HttpPage {
-    /// Its `Content-Type`.
+    /// The `Content-Type`.
     pub media_type: String,
     pub body: Vec<u8>,
 }
 
-/// Gets a page, or the reason why not.
+/// Fetches a page, or returns the reason why not.
 pub fn fetch_page(url: &HttpUrl, accept: &str) -> Result<HttpPage, String> {
     let until = Instant::now() + REQUEST_TIMEOUT;
     let plain = |error: io::Error| error.to_string();
     let mut stream = connect(url, until).map_err(plain)?;
     let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
-    // Version 1.0 has no chunks and no second request.
+    // HTTP/1.0 has no chunked encoding and no persistent connection.
     let request = format!(
         "GET {} HTTP/1.0\r\nHost: {host}:{}\r\nAccept: {accept}\r\nUser-Agent: metier\r\nConnection: close\r\n\r\n",
         url.path, url.port
@@ -120,13 +120,13 @@ pub fn fetch_page(url: &HttpUrl, accept: &str) -> Result<HttpPage, String> {
         }
     }
     if is_chunked {
-        body = decode_chunks(&body).ok_or("its chunks make no sense")?;
+        body = decode_chunks(&body).ok_or("its chunked encoding is invalid")?;
     }
     Ok(HttpPage { media_type, body })
 }
 
 fn connect(url: &HttpUrl, until: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "its host name has no address");
     for address in (url.host.as_str(), url.port).to_socket_addrs()?.take(8) {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&address, left.min(Duration::from_secs(1))) {

@@ -1,4 +1,4 @@
-//! What a session reads beside the run itself, opened once and used by all runs of a batch.
+//! The sensors of a session, opened once and used by all runs of a batch.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use metier_device::sensors::EnergyMeters;
 use metier_linux::host::{HostCounters, HostMeter};
 use metier_types::HostReading;
 
-/// The readers of host, energy and GPUs, with what the session was given.
+/// The readers of host, energy and GPUs, with the session's options.
 pub(crate) struct HostInstruments {
     pub options: MeasureOptions,
     pub host: HostMeter,
@@ -30,7 +30,7 @@ impl HostInstruments {
         }
     }
 
-    /// State and counters of the host now.
+    /// The present state and counters of the host.
     pub fn host_moment(&mut self) -> (HostReading, HostCounters) {
         (self.host.read(), self.host.read_counters())
     }

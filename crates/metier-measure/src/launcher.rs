@@ -1,4 +1,5 @@
-//! Starts the launcher and talks to it. What it does is written in `crates/metier-launch/src/main.rs`.
+//! Starts the launcher and exchanges packets with it. `crates/metier-launch/src/main.rs` documents
+//! what the launcher does.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,23 +19,24 @@ use crate::{CommandSpec, Error, RunSpec};
 /// The launcher's program file, built by `build.rs`.
 pub(crate) static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-launch"));
 
-/// The launcher's program as something that can be executed; made once, used for all repetitions.
+/// The launcher's program as an executable file; created once, used for all repetitions.
 pub struct LauncherProgram {
     path: PathBuf,
-    /// Keeps the memory file, if it is one.
+    /// Keeps the memory file open, if there is one.
     _file: Option<File>,
-    /// Keeps the file on disk, if it is one.
+    /// Whether the program is a file on disk.
     on_disk: bool,
 }
 
 impl LauncherProgram {
-    /// Puts it into a memory file, or where the kernel refuses to execute those, into a private file.
+    /// Writes the program into a memory file, or into a private file if the kernel refuses to
+    /// execute memory files.
     pub fn create(fallback: &Path) -> Result<Self, Error> {
         let fail = |reason| Error::Launcher { doing: "making its program file", reason };
         // SAFETY: the name is NUL-terminated; the flag is a plain number.
         let fd = unsafe { libc::memfd_create(c"metier-launch".as_ptr(), libc::MFD_CLOEXEC) };
         if fd >= 0 && !is_memfd_exec_refused() {
-            // SAFETY: a descriptor that we just made and nobody else has.
+            // SAFETY: the descriptor was just created and has no other owner.
             let file = unsafe { File::from_raw_fd(fd) };
             let mut file = File::from(duplicate_high(&file).map_err(fail)?);
             file.write_all(PROGRAM).map_err(fail)?;
@@ -61,21 +63,22 @@ impl Drop for LauncherProgram {
     }
 }
 
-/// Whether this kernel is told not to execute memory files.
+/// Whether this kernel refuses to execute memory files (`vm.memfd_noexec`).
 fn is_memfd_exec_refused() -> bool {
     metier_linux::kernel_file::read_number("/proc/sys/vm/memfd_noexec").is_some_and(|value| value >= 1)
 }
 
-/// A launcher that waits for its orders, or watches a command.
+/// A launcher that waits for its orders, or supervises a command.
 pub struct LauncherProcess {
-    /// The process, where it is a child of ours and not the first process of a container.
+    /// The child process; `None` if the launcher is the first process of a container.
     child: Option<Child>,
     pid: u32,
     socket: OwnedFd,
 }
 
 impl LauncherProcess {
-    /// Starts the launcher; it waits for orders. The command will start with the signals of `mask` blocked.
+    /// Starts the launcher, which then waits for orders. The command will start with the signals of
+    /// `mask` blocked.
     pub fn spawn(
         program: &LauncherProgram,
         command: &CommandSpec,
@@ -109,18 +112,20 @@ impl LauncherProcess {
         Ok(Self { pid: child.id(), child: Some(child), socket: ours })
     }
 
-    /// One that somebody else started and that waits for orders at the other end of a socket.
+    /// A launcher that another program started and that waits for orders at the other end of a
+    /// socket.
     pub fn from_socket(socket: OwnedFd, pid: u32) -> Self {
         Self { child: None, pid, socket }
     }
 
-    /// Starts a launcher that will watch over a group that somebody else fills.
+    /// Starts a launcher that supervises a control group filled by another program.
     pub fn spawn_watcher(program: &LauncherProgram, grace: Duration) -> Result<Self, Error> {
         let fail = |doing| move |reason| Error::Launcher { doing, reason };
         let (ours, theirs) = socket_pair().map_err(fail("making its socket"))?;
         let mut start = std::process::Command::new(&program.path);
         start.arg(theirs.as_raw_fd().to_string()).arg(grace.as_millis().to_string()).args(["0", "--", ""]);
-        // In a process group of its own, or a terminal's interrupt would end it before its work is done.
+        // In a process group of its own: otherwise a terminal's interrupt would end it before it
+        // has cleaned up.
         let child = start.process_group(0).spawn().map_err(fail("starting it"))?;
         Ok(Self { pid: child.id(), child: Some(child), socket: ours })
     }
@@ -133,18 +138,18 @@ impl LauncherProcess {
         self.pid
     }
 
-    /// The descriptor that becomes readable when a report is there.
+    /// The descriptor that becomes readable when a report is available.
     pub fn descriptor(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Gives orders about files and folders.
+    /// Sends orders about files and folders.
     pub fn send_path_orders(&self, orders: &[(u8, PathBuf)]) -> Result<(), Error> {
         let bytes = orders.iter().map(|(order, path)| (*order, OsStr::as_bytes(path.as_os_str()).to_vec()));
         self.send_orders(&bytes.collect::<Vec<_>>())
     }
 
-    /// Gives the orders that come before the start.
+    /// Sends the orders that precede the start.
     pub fn send_orders(&self, orders: &[(u8, Vec<u8>)]) -> Result<(), Error> {
         for (order, rest) in orders {
             let mut packet = vec![*order, b' '];
@@ -159,23 +164,23 @@ impl LauncherProcess {
         self.send_packet(b"G")
     }
 
-    /// Starts the signal ladder, or moves up it.
+    /// Starts the signal ladder, or advances it.
     pub fn escalate(&self, from: SignalRung) {
         let order = match from {
             SignalRung::Interrupt => b"I",
             SignalRung::Terminate => b"T",
             SignalRung::Kill => b"X",
         };
-        // A launcher that is gone has already cleaned up.
+        // A launcher that has ended has already cleaned up.
         let _ = self.send_packet(order);
     }
 
-    /// Waits for the next report.
+    /// Receives the next report.
     pub fn next_report(&self) -> TargetReport {
         let mut words = [0u64; 14];
         let size = std::mem::size_of_val(&words);
         let got = loop {
-            // SAFETY: the buffer is ours and its size is passed.
+            // SAFETY: the buffer is local and its size is passed.
             let got = unsafe { libc::recv(self.socket.as_raw_fd(), words.as_mut_ptr().cast(), size, 0) };
             if got >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
                 break got;
@@ -187,7 +192,7 @@ impl LauncherProcess {
         decode_report(&words)
     }
 
-    /// Lets it clean up and end.
+    /// Tells the launcher to clean up and exit.
     pub fn release(mut self) {
         let _ = self.send_packet(b"B");
         if let Some(child) = &mut self.child {
@@ -208,13 +213,14 @@ impl LauncherProcess {
     }
 }
 
-/// Lets the next program, and nobody else who is started meanwhile, inherit descriptors under the wanted numbers. What
-/// it gives has to live until the start.
+/// Makes the next started program inherit descriptors under the requested numbers; no other program
+/// inherits them. The returned copies must live until the start.
 fn pass_descriptors(
     start: &mut std::process::Command,
     descriptors: &[(RawFd, OwnedFd)],
 ) -> io::Result<Vec<OwnedFd>> {
-    // Copies out of the way of the wanted numbers, so that none overwrites another before its turn.
+    // Copy to numbers above the requested ones, so that no dup2 overwrites a descriptor that is
+    // still needed.
     let mut copies = Vec::with_capacity(descriptors.len());
     for (_, descriptor) in descriptors {
         copies.push(duplicate_high(descriptor)?);
@@ -238,7 +244,7 @@ fn pass_descriptors(
     Ok(copies)
 }
 
-/// A copy of a descriptor with a number that no observer asks for; not inherited.
+/// A copy of a descriptor above all numbers that observers request; not inherited.
 fn duplicate_high(descriptor: &impl AsRawFd) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers; the new descriptor is checked before it is owned.
     unsafe {
@@ -272,10 +278,10 @@ fn decode_report(words: &[u64; 14]) -> TargetReport {
     }
 }
 
-/// Two ends of a packet socket; the second is inherited by the next program that is started.
+/// A pair of packet sockets; the next started program inherits the second.
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
-    // SAFETY: the array has room for two descriptors, which nobody else owns.
+    // SAFETY: the array has room for two descriptors, which have no other owner.
     unsafe {
         if libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, fds.as_mut_ptr())
             != 0

@@ -1,4 +1,4 @@
-//! What an earlier measuring program left when it was killed: runs that were never finished, and groups whose
+//! Removes the leftovers of a killed measuring process: unfinished runs, and control groups whose
 //! launcher is gone, too.
 
 use std::fs;
@@ -15,7 +15,8 @@ use metier_linux::group_owner::{
 };
 use metier_linux::proc_stat;
 
-/// Marks runs whose measuring program is gone as interrupted, and removes groups that nobody looks after.
+/// Marks runs whose measuring process is gone as interrupted, and removes control groups without an
+/// owner.
 pub fn sweep_leftovers(
     roots: &KernelRoots,
     store: &RecordStore,
@@ -27,14 +28,15 @@ pub fn sweep_leftovers(
     let swept = store.mark_interrupted_runs(host, &|owner: &OwnerProcess| {
         owner.boot == boot && is_alive(roots, owner.pid, owner.started)
     })?;
-    // An engine is asked only where there is a trace of somebody who was killed: most hosts have none.
+    // Query an engine only if there are traces of a killed process: most hosts have none.
     if found_groups || !swept.is_empty() {
         crate::runner::container::leftover_containers::remove_leftover_containers();
     }
     Ok(swept)
 }
 
-/// Looks through every place in which a group of ours may have been made; says whether one was left.
+/// Searches every place where metier may have created a control group; returns whether one was
+/// left.
 fn remove_ownerless_groups(roots: &KernelRoots) -> bool {
     let place = CgroupMembership::read(&roots.proc, "self");
     let above = place.v2.iter().flat_map(|own| own.ancestors());
@@ -42,7 +44,7 @@ fn remove_ownerless_groups(roots: &KernelRoots) -> bool {
     let v2 = above
         .take_while(|folder| mount.as_ref().is_some_and(|m| folder.starts_with(m)))
         .map(Path::to_path_buf);
-    // Those around containers are below the roots, in all hierarchies.
+    // Control groups around containers are below the roots, in all hierarchies.
     let tops = metier_linux::cgroup::mounts::full_hierarchies(&roots.proc).unwrap_or_default();
     let tops = tops.into_iter().map(|hierarchy| hierarchy.point);
     let mut folders: Vec<PathBuf> = place.v1.values().cloned().chain(v2).chain(tops).collect();
@@ -55,7 +57,7 @@ fn remove_ownerless_groups(roots: &KernelRoots) -> bool {
             if let Some(unit) =
                 entry.file_name().to_str().filter(|name| systemd_slice::group_name(name).is_some())
             {
-                // Killed first: systemd would give a container a minute and a half to end.
+                // Kill the members first: systemd would give a container 90 s to end.
                 kill_members(&entry.path());
                 systemd_slice::stop_slice(unit, &entry.path());
             }
@@ -66,7 +68,8 @@ fn remove_ownerless_groups(roots: &KernelRoots) -> bool {
     found
 }
 
-/// Whether some process in the group still has a launcher above it, which is then busy with the signal ladder.
+/// Whether a process in the group still has a launcher as its ancestor, which is then in its signal
+/// ladder.
 fn has_launcher(roots: &KernelRoots, group: &Path) -> bool {
     list_members(group, 0).into_iter().any(|pid| {
         let Ok(mut pid) = u32::try_from(pid) else { return false };

@@ -1,13 +1,13 @@
-//! Runs a workload and measures what it used.
+//! Runs a workload and measures its resource use.
 //!
-//! The truth comes from the kernel: the run gets a control group of its own, and the exact counters are read
-//! once at its end. Samples are taken only for the picture over time. Where no group can be had, `wait4` and a
-//! child subreaper stand in, and the record's `quality` and `missing` say what that costs.
+//! The kernel is the source of all totals: the run gets a control group of its own, and the exact
+//! counters are read once at its end. Samples only serve the time line. Without a control group,
+//! `wait4` and a child subreaper are used, and the record's `quality` and `missing` state the loss.
 //!
-//! The life of a run is in [`session`]; everything else here is a source that it asks: [`cgroup`] for what the
-//! run used, [`events`] for its processes, [`host`] for what went on around it, [`sensors`] and [`gpu`] for
-//! energy, [`device_mapping`] for where it happened. [`consumers`] and [`counters`] are asked without any
-//! run: who uses the processors of this host now, and what these count. A source that is not there degrades the record, never stops it.
+//! [`session`] implements the life of a run, [`runner`] the kinds of targets. The sources are control
+//! groups, process events and host state ([`metier_linux`]), energy meters and GPUs
+//! ([`metier_device`]), application messages ([`app`]) and stack samples ([`stacks`]). An
+//! unavailable source degrades the record and never stops it.
 
 pub mod app;
 mod artefacts;

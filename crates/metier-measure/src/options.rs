@@ -1,4 +1,4 @@
-//! What a session is given: this host's roots, a private folder, and the device.
+//! Options of a session: this host's roots, a private folder, and the device.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use metier_types::Device;
 
 use metier_linux::KernelRoots;
 
-/// What a session needs to know.
+/// Options of a session.
 #[derive(Debug, Clone)]
 pub struct MeasureOptions {
     /// Where the kernel's file systems are.

@@ -1,7 +1,8 @@
-//! The processes of the run as samples see them, and the tree that is kept.
+//! Samples the processes of the run and builds its process tree.
 //!
-//! A walk reads a few files for each living process. Its own price decides when the next one may be, so that only a
-//! small share of the time goes into walking: the smaller one where events tell of every process anyway.
+//! A walk reads a few files of each living process. Its measured cost determines when the next one
+//! may start, so that walking takes a small share of the time: a smaller share if events report
+//! every process anyway.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,12 +18,12 @@ use metier_linux::proc_stat;
 use metier_linux::process_events::ProcessRoot;
 use metier_linux::process_events::{MAX_LISTED_PROCESSES, ProcessWatch};
 
-/// Processes looked at in one walk.
+/// Maximum number of processes in one walk.
 const MAX_WALKED: usize = 1024;
-/// Time goes into walking at most at one part in this many: beside events, and without them.
+/// Walking takes at most one part in this many of the time: with events, and without them.
 const WALK_PAUSE_FACTORS: (u32, u32) = (10_000, 3_000);
 
-/// A process as walks have seen it.
+/// A process as seen by walks.
 #[derive(Debug, Clone)]
 struct ProcessSighting {
     parent: u32,
@@ -36,13 +37,13 @@ struct ProcessSighting {
     stored: Option<(u64, u64)>,
 }
 
-/// What a walk found over all living processes.
+/// Sums of a walk over all living processes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WalkTotals {
     pub processes: u64,
     /// Sum of their resident memory; shared pages count more than once.
     pub resident: u64,
-    /// Bytes from and to storage so far, over living and gone processes as last seen.
+    /// Bytes read from and written to storage so far, over living and ended processes as last seen.
     pub stored: Option<(u64, u64)>,
 }
 
@@ -50,7 +51,7 @@ pub struct WalkTotals {
 pub struct ProcessWalker {
     proc: PathBuf,
     root: ProcessRoot,
-    /// Processes above the run, which are nobody's parent in its tree.
+    /// Processes above the run; they are not parents in its tree.
     above: Vec<u32>,
     tick: f64,
     page: u64,
@@ -65,14 +66,14 @@ pub struct ProcessWalker {
 }
 
 impl ProcessWalker {
-    /// A walker for the processes of a run.
+    /// A walker of a run's processes.
     pub fn new(proc: &Path, root: &ProcessRoot, has_events: bool) -> Self {
         let parent = |pid: &u32| Some(proc_stat::read_process(proc, *pid)?.parent);
         let above = match root {
             ProcessRoot::DescendantsOf(launcher) => vec![*launcher],
             ProcessRoot::Processes(pids) => pids.iter().filter_map(parent).collect(),
         };
-        // SAFETY: sysconf takes a number and gives one.
+        // SAFETY: sysconf takes and returns plain numbers.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         Self {
             proc: proc.into(),
@@ -89,7 +90,8 @@ impl ProcessWalker {
         }
     }
 
-    /// Processes of the run that are alive: those in its group, or below the launcher where it has none.
+    /// Living processes of the run: those in its control group, or below the launcher if it has
+    /// none.
     pub fn living_pids(&self, group: Option<&RunCgroup>) -> Vec<u32> {
         group.map_or_else(
             || match &self.root {
@@ -101,7 +103,7 @@ impl ProcessWalker {
                 }
             },
             |group| {
-                // The launcher of a container is in its group, but not of the run.
+                // A container's launcher is in its control group, but not part of the run.
                 let mut members = group.list_members();
                 members.retain(|pid| self.root != ProcessRoot::DescendantsOf(*pid));
                 members
@@ -109,7 +111,7 @@ impl ProcessWalker {
         )
     }
 
-    /// Walks, if it is time to.
+    /// Walks if it is due.
     pub fn walk(&mut self, group: Option<&RunCgroup>, since_start: Duration) -> Option<WalkTotals> {
         let begun = Instant::now();
         if begun < self.next {
@@ -123,7 +125,7 @@ impl ProcessWalker {
         }
         walked.stored = self.storage_traffic();
         self.peak_resident = self.peak_resident.max(Some(walked.resident));
-        // Often in the beginning, when short runs would otherwise go unseen, then ever more rarely.
+        // Frequent at first, because short runs would otherwise be missed, then increasingly rare.
         let pause = (begun.elapsed() * self.share).min(since_start / 2).max(Duration::from_millis(20));
         self.next = Instant::now() + pause;
         Some(walked)
@@ -150,7 +152,7 @@ impl ProcessWalker {
             called: None,
             stored: None,
         });
-        // A new name is a new program: its command line has changed, too, and maybe its namespaces.
+        // A new name means a new program: its command line has changed, and maybe its namespaces.
         let is_changed = is_new || sighting.name != stat.name;
         if is_changed {
             sighting.command = command_line(&folder);
@@ -170,7 +172,7 @@ impl ProcessWalker {
         }
     }
 
-    /// A run in a network namespace of its own has counters of its own, too.
+    /// A run in its own network namespace has its own counters.
     fn sample_network(&mut self, pid: u32, folder: &Path) {
         let theirs = network_namespace(&self.proc, &pid.to_string());
         if theirs.is_some()
@@ -184,24 +186,24 @@ impl ProcessWalker {
         }
     }
 
-    /// Bytes through read and write calls over all processes as last seen.
+    /// Bytes read and written through system calls, over all processes as last seen.
     pub fn call_traffic(&self) -> Option<(u64, u64)> {
         let all = self.seen.values().filter_map(|s| s.called);
         all.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))))
     }
 
-    /// Bytes from and to storage over all processes as last seen.
+    /// Bytes read from and written to storage, over all processes as last seen.
     pub fn storage_traffic(&self) -> Option<(u64, u64)> {
         let all = self.seen.values().filter_map(|s| s.stored);
         all.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))))
     }
 
-    /// How many processes walks have seen.
+    /// Number of processes that walks have seen.
     pub fn process_count(&self) -> u64 {
         self.seen.len() as u64
     }
 
-    /// The tree to keep: from events where there are any, completed with what walks saw.
+    /// Builds the process tree: from events if available, completed by walks.
     pub fn build_tree(&self, run: RunId, watch: Option<&ProcessWatch>, started_ns: u64) -> ProcessTree {
         let mut tree = ProcessTree {
             schema: RecordSchema::new(),
@@ -263,7 +265,7 @@ pub(crate) fn process_start_ns(proc: &Path, pid: u32) -> Option<u64> {
     Some(since_boot.saturating_sub(asleep))
 }
 
-/// Everyone below a process, by parentage.
+/// All descendants of a process, by parent PID.
 fn descendants(proc: &Path, of: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut buffer = Vec::new();
@@ -290,7 +292,7 @@ fn command_line(folder: &Path) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// From `/proc/PID/io`: bytes through calls, and bytes from and to storage.
+/// From `/proc/PID/io`: bytes through system calls, and bytes from and to storage.
 fn parse_io(text: &str) -> Option<((u64, u64), (u64, u64))> {
     // The fields have no unit, unlike those of meminfo.
     let field = |key: &str| kib_field(text, key).map(|bytes| bytes / 1024);
@@ -302,7 +304,8 @@ fn network_namespace(proc: &Path, process: &str) -> Option<String> {
     Some(link.to_string_lossy().into_owned())
 }
 
-/// The same, where there is an interface beside loopback at all: an engine takes them away at the end.
+/// Same as [`network_bytes`], but `None` if loopback is the only interface: an engine removes the
+/// others at the end.
 pub(crate) fn own_network_bytes(text: &str) -> Option<(u64, u64)> {
     let names = text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
     names.clone().any(|name| name != "lo").then(|| network_bytes(text))

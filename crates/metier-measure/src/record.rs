@@ -1,5 +1,5 @@
-//! Puts what was found out about a run into its record: values, how far each can be trusted, and why others are
-//! missing.
+//! Writes the facts of a run into its record: values with their quality, and reasons for missing
+//! ones.
 
 mod record_writer;
 
@@ -76,7 +76,7 @@ pub(crate) fn begin_record(
     }
 }
 
-/// The record of a run that is over.
+/// The record of a finished run.
 pub(crate) fn finish_record(
     instruments: &mut HostInstruments,
     spec: &RunSpec,
@@ -181,7 +181,7 @@ pub(crate) fn empty_process_tree(run: RunId) -> ProcessTree {
     }
 }
 
-/// The moment that the monotonic clock showed so much.
+/// Converts a time of the monotonic clock.
 pub(crate) fn timestamp_of(monotonic_ns: u64) -> UtcTimestamp {
     let ago = metier_linux::wakeup::monotonic_ns().saturating_sub(monotonic_ns);
     let now = UtcTimestamp::now();
@@ -189,8 +189,8 @@ pub(crate) fn timestamp_of(monotonic_ns: u64) -> UtcTimestamp {
     now.checked_sub(ago).unwrap_or(now)
 }
 
-/// The wait status, from the kernel's own event where it was told by somebody who cannot tell an exit code above 128
-/// from a signal.
+/// The wait status. The kernel's own event takes precedence if the supervisor cannot distinguish an
+/// exit code above 128 from a signal.
 pub(crate) fn resolve_wait_status(number: i32, root: &ProcessRoot, watch: Option<&ProcessWatch>) -> i32 {
     let (ProcessRoot::Processes(pids), Some(watch)) = (root, watch) else { return number };
     let Some(seen) = pids.first().and_then(|pid| watch.status_of(*pid)) else { return number };
@@ -200,7 +200,7 @@ pub(crate) fn resolve_wait_status(number: i32, root: &ProcessRoot, watch: Option
     }
 }
 
-/// The signal in a wait status, if one ended the process.
+/// The signal in a wait status, if a signal ended the process.
 pub(crate) fn terminating_signal(status: i32) -> Option<i32> {
     let signal = status & 0x7f;
     (signal != 0 && signal != 0x7f).then_some(signal)
@@ -214,7 +214,7 @@ fn workload_name(spec: &RunSpec) -> String {
     }
     match &spec.target {
         RunTarget::Command(command) => base(&command.program),
-        // The last part of `registry/of/somebody/name:tag`.
+        // The last component of `registry/path/name:tag`.
         RunTarget::Container(ContainerSpec { image, .. }) | RunTarget::Pod(PodSpec { image, .. }) => {
             image.rsplit('/').next().unwrap_or(image).to_string()
         }
@@ -274,7 +274,7 @@ fn build_context(
 
 fn build_exit(facts: &RunFacts, spec: &RunSpec) -> RunExit {
     let signal = terminating_signal(facts.status);
-    // The engine of a container tells a killed one by 128 + 9.
+    // A container engine reports a killed process as exit code 128 + 9.
     let is_killed = signal == Some(libc::SIGKILL) || facts.status == (128 + libc::SIGKILL) << 8;
     let oom = (facts.outcome.oom || facts.totals.oom_kills.is_some_and(|kills| kills > 0)) && is_killed;
     let limit = || spec.limits.memory.map(|memory| format!("it reached its limit of {memory} of memory"));
@@ -288,7 +288,7 @@ fn build_exit(facts: &RunFacts, spec: &RunSpec) -> RunExit {
             (ExitCause::Timeout, Some(format!("metier, {why}, with {}", ladder())))
         }
         StopReason::Signal(by) => {
-            (ExitCause::Interrupted, Some(format!("metier, asked by {}, with {}", signal_name(by), ladder())))
+            (ExitCause::Interrupted, Some(format!("metier, after {}, with {}", signal_name(by), ladder())))
         }
         _ if facts.outcome.lost => (ExitCause::Lost, None),
         _ if oom => (ExitCause::Oom, Some("the kernel, for want of memory".to_string())),
@@ -344,8 +344,8 @@ fn note_missing_host_values(instruments: &HostInstruments, run: &mut Run) {
         missing("host.temperature", "the host shows no temperature sensor (usual in virtual machines)");
     }
     if run.host.steal_ratio.is_none() {
-        missing("host.steal_ratio", "the run was too short for the host's clock ticks to tell");
-        missing("host.others_ratio", "the run was too short for the host's clock ticks to tell");
+        missing("host.steal_ratio", "the run was too short for the resolution of the host's clock ticks");
+        missing("host.others_ratio", "the run was too short for the resolution of the host's clock ticks");
     }
     if run.host.cpu_pressure_ratio.is_none() {
         let fix = MissingReason::with_fix("the kernel gives no pressure figures", "boot with psi=1");

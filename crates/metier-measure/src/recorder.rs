@@ -1,4 +1,4 @@
-//! Where a run is kept while it is measured: in a store, or nowhere.
+//! Stores a run while it is measured: in a store, or not at all.
 
 use std::io::Read;
 
@@ -13,17 +13,17 @@ use metier_device::process_owner;
 use metier_linux::KernelRoots;
 use metier_store::digest;
 
-/// Keeps runs as they are measured.
+/// Stores runs as they are measured.
 pub trait RunRecorder {
     /// The run is about to start.
     fn begin_run(&mut self, run: &Run) -> Result<(), Error>;
     /// The run could not be started after all.
     fn discard_run(&mut self, _run: RunId) {}
-    /// Samples of the last second or so.
+    /// Stores the samples of about the last second.
     fn record_samples(&mut self, run: RunId, chunk: Vec<Series>);
     /// The run is over.
     fn finish_run(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error>;
-    /// Keeps a file with a run that is not finished yet. `None` where nothing is kept at all.
+    /// Stores a file with an unfinished run. `None` if the recorder stores nothing.
     fn store_artefact(
         &mut self,
         _run: RunId,
@@ -33,11 +33,11 @@ pub trait RunRecorder {
     ) -> Result<Option<ArtefactRef>, Error> {
         Ok(None)
     }
-    /// What was kept under a key, for digests that take long to make.
+    /// A cached value, for digests that take long to compute.
     fn cached_value(&self, _key: &str) -> Option<String> {
         None
     }
-    /// Keeps something under a key.
+    /// Caches a value.
     fn cache_value(&self, _key: &str, _value: &str) {}
 }
 
@@ -53,7 +53,7 @@ impl RunRecorder for NoRecorder {
     }
 }
 
-/// Keeps runs in a store; samples go through the store's one writing thread.
+/// Stores runs in a record store; samples go through the store's single writer thread.
 pub struct StoreRecorder {
     store: RecordStore,
     owner: OwnerProcess,
@@ -63,7 +63,7 @@ pub struct StoreRecorder {
 }
 
 impl StoreRecorder {
-    /// For runs on this device.
+    /// A recorder for runs on this device.
     pub fn new(store: RecordStore, device: &Device) -> Self {
         let owner = process_owner::current_owner(&KernelRoots::default(), device);
         Self { store, owner, device: device.clone(), is_device_kept: false, writer: None }
@@ -79,7 +79,7 @@ impl RunRecorder for StoreRecorder {
 
     fn discard_run(&mut self, run: RunId) {
         self.writer = None;
-        // What stays then is listed as interrupted, which is true enough.
+        // A run that cannot be deleted stays listed as interrupted.
         let _ = self.store.delete_run(run);
     }
 
@@ -108,7 +108,7 @@ impl RunRecorder for StoreRecorder {
         {
             let cause = written.problem.map(|p| format!(": {p}")).unwrap_or_default();
             let text =
-                format!("{} chunks of samples could not be kept{cause}; totals are exact", written.dropped);
+                format!("{} chunks of samples could not be stored{cause}; totals are exact", written.dropped);
             run.warnings.push(metier_types::RunWarning::new("dropped-samples", text));
         }
         if !tree.processes.is_empty()
@@ -154,12 +154,12 @@ impl RunRecorder for StoreRecorder {
     }
 
     fn cache_value(&self, key: &str, value: &str) {
-        // A cache that cannot be written costs time, not truth.
+        // A failed cache write costs time only.
         let _ = self.store.put_memo(key, value);
     }
 }
 
-/// The digest of a program file, from the recorder's memory where the file has not changed since.
+/// The digest of a program file, cached by the recorder until the file changes.
 pub fn cached_digest(
     recorder: &dyn RunRecorder,
     path: &std::path::Path,

@@ -1,4 +1,4 @@
-//! Everything that was found out about one run, before `record.rs` puts it into words.
+//! All facts of one run, from which `record.rs` writes the record.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use metier_linux::cgroup::{CgroupTotals, RunCgroup};
 use metier_linux::host::HostCounters;
 use metier_linux::process_events::ProcessWatch;
 
-/// Everything that was found out about one run, before it is put into words.
+/// All facts of one run, from which the record is written.
 pub(crate) struct RunFacts {
     pub id: RunId,
     pub group: Result<RunCgroup, MissingReason>,
@@ -20,7 +20,7 @@ pub(crate) struct RunFacts {
     pub about: TargetFacts,
     pub outcome: TargetOutcome,
     pub totals: CgroupTotals,
-    /// How far the totals can be trusted.
+    /// Quality of the totals.
     pub totals_quality: ValueQuality,
     pub started: UtcTimestamp,
     pub started_ns: u64,
@@ -41,11 +41,11 @@ pub(crate) struct RunEnd {
     pub stuck: u64,
     /// CPU time of the launcher.
     pub launcher_cpu: Duration,
-    /// What was used, where somebody waited for every process.
+    /// Resource use by `wait4`, if every process was waited for.
     pub used: Option<ProcessUsage>,
 }
 
-/// What the loop around a run noted.
+/// Facts of the sample loop.
 #[derive(Default)]
 pub(crate) struct SampleLog {
     pub samples: u64,
@@ -56,26 +56,26 @@ pub(crate) struct SampleLog {
     pub left_behind: u32,
 }
 
-/// The host at one end of a run.
+/// The host's state at the start or the end of a run.
 pub(crate) struct HostMoment {
     pub host: (HostReading, HostCounters),
-    /// Of the group around the run: periods and microseconds that a CPU limit held it back.
+    /// Throttling of the surrounding control group by a CPU quota: periods and microseconds.
     pub throttling: Option<(u64, u64)>,
 }
 
-/// Why we ended the run, if we did.
+/// Why metier ended the run, if it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum StopReason {
     #[default]
     NotStopped,
     Timeout,
-    /// Asked to by this signal.
+    /// This signal was received.
     Signal(i32),
-    /// The main process was over, the rest was not.
+    /// The main process had ended, others had not.
     Lingering,
 }
 
-/// Largest parts of memory that samples saw.
+/// Largest sampled value of each kind of memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MemoryPeaks {
     pub anonymous: Option<u64>,

@@ -1,5 +1,5 @@
-//! What runs, as the loop that measures it sees it: something that can be started, that reports its start, the
-//! end of its main process and the end of its last one, and that can be asked to stop.
+//! The interface between the sample loop and what it measures: a target can be started, reports its
+//! start, the end of its main process and the end of its last process, and can be stopped.
 
 use std::io::Read;
 use std::os::fd::RawFd;
@@ -11,7 +11,7 @@ use crate::target_facts::TargetFacts;
 use metier_linux::cgroup::{CgroupTotals, RunCgroup};
 use metier_linux::process_events::ProcessRoot;
 
-/// Resource use as `wait4` tells it; the layout is that of the launcher's `ProcessUsage`.
+/// Resource use from `wait4`; the layout equals the launcher's `ProcessUsage`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ProcessUsage {
@@ -31,11 +31,11 @@ pub struct ProcessUsage {
     pub blocks_out: u64,
     /// Context switches because a task waited.
     pub voluntary_switches: u64,
-    /// Context switches because its turn was over.
+    /// Involuntary context switches, at the end of a time slice.
     pub involuntary_switches: u64,
 }
 
-/// What happens to a run, in this order; rungs may come in between.
+/// Reports of a target, in this order; `Rung` may come in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetReport {
     /// It runs; the time is that just before its first instruction.
@@ -51,30 +51,31 @@ pub enum TargetReport {
         /// By the monotonic clock.
         time_ns: u64,
     },
-    /// The ladder reached this signal.
+    /// The signal ladder sent this signal.
     Rung { signal: i32 },
-    /// No process of it is left, except `stuck` that could not be killed.
+    /// No process is left, except `stuck` processes that could not be killed.
     Gone {
         /// Processes that could not be killed.
         stuck: u64,
         /// By the monotonic clock.
         time_ns: u64,
-        /// CPU time that looking after it took beside us.
+        /// CPU time of the supervisor, outside this process.
         own_cpu_ns: u64,
-        /// What was used, where somebody waited for every process.
+        /// Resource use by `wait4`, if every process was waited for.
         used: Option<ProcessUsage>,
     },
     /// It could not be started.
     Failed { stage: StartStage, errno: i32 },
-    /// The main process has just ended; its status follows. A group that may vanish is to be read now.
+    /// The main process has just ended; its status follows. Read a control group that may vanish
+    /// now.
     Ending,
-    /// Nothing that anybody needs to know.
+    /// A report without content.
     Nothing,
-    /// Whoever looked after it is gone.
+    /// The supervisor of the run is gone.
     Lost,
 }
 
-/// Where a start can fail.
+/// The step at which a start failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartStage {
     Fork,
@@ -83,7 +84,7 @@ pub enum StartStage {
     Exec,
 }
 
-/// Rungs at which the signal ladder can be started.
+/// Rungs at which the signal ladder can start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalRung {
     /// SIGINT, then the others.
@@ -92,67 +93,69 @@ pub enum SignalRung {
     Kill,
 }
 
-/// What only the one who ran it knows at the end.
+/// Facts that only the target can give, at its end.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TargetOutcome {
-    /// Whether the kernel killed something of it for want of memory.
+    /// Whether the kernel killed a process of it for lack of memory.
     pub oom: bool,
-    /// Why it ended so, in words for people.
+    /// Why it ended this way, for people.
     pub detail: Option<String>,
-    /// How often, where somebody knows better than the run's group.
+    /// Number of out-of-memory kills, if the target has a better figure than the control group.
     pub oom_kills: Option<u64>,
     /// Bytes received and sent in its own network namespace, read at its end.
     pub network: Option<(u64, u64)>,
-    /// Whether it was lost sight of before its end, for example with its node.
+    /// Whether contact was lost before its end, for example with its node.
     pub lost: bool,
     /// Warnings for the record: code and text.
     pub warnings: Vec<(String, String)>,
 }
 
-/// Takes one file: its name as the run sees it, and its content. False: no more.
+/// Takes one file: its name as the run sees it, and its content. Returns false to stop.
 pub type FileSink<'a> = dyn FnMut(&str, &mut dyn Read) -> bool + 'a;
 
 pub(crate) trait RunningTarget {
-    /// Lets it start; gives the moment just before its first instruction by the monotonic clock.
+    /// Starts it; returns the time just before its first instruction, by the monotonic clock.
     fn start(&mut self) -> Result<u64, Error>;
-    /// The descriptor that becomes readable when a report is there.
+    /// The descriptor that becomes readable when a report is available.
     fn descriptor(&self) -> RawFd;
     /// The next report; called when the descriptor is readable.
     fn next_report(&mut self) -> TargetReport;
-    /// Starts the signal ladder, or moves up it.
+    /// Starts the signal ladder, or advances it.
     fn escalate(&mut self, from: SignalRung);
-    /// Whether an interrupt from our terminal reaches it without us.
+    /// Whether an interrupt from the terminal reaches it directly.
     fn receives_terminal_signals(&self) -> bool {
         true
     }
-    /// Whether the one who looks after it is in its control group, so that what that one spent is not the run's.
+    /// Whether its supervisor is in its control group; the supervisor's use is then subtracted.
     fn is_supervisor_in_group(&self) -> bool {
         false
     }
-    /// What only it knows; asked once, when the last process is gone.
+    /// Facts that only the target has; called once, after the last process has ended.
     fn take_outcome(&mut self) -> TargetOutcome {
         TargetOutcome::default()
     }
-    /// Hands over files that match patterns, where they are not simply files of this host. `None`: they are.
+    /// Emits files that match patterns, if they are not plain files of this host. `None`: they are.
     fn export_files(&mut self, _patterns: &[String], _sink: &mut FileSink<'_>) -> Option<Result<(), String>> {
         None
     }
-    /// Cleans up; nobody will ask anything any more.
+    /// Cleans up; no further call follows.
     fn release(self: Box<Self>);
 }
 
-/// A run that waits to be let go.
+/// A prepared run that has not been started.
 pub struct PreparedRun {
     pub(crate) body: Box<dyn RunningTarget>,
-    /// Its control group, or why it has none.
+    /// Its control group, or the reason why there is none.
     pub(crate) group: Result<RunCgroup, MissingReason>,
     /// Which processes are the run.
     pub(crate) root: ProcessRoot,
     pub(crate) about: TargetFacts,
-    /// What the group had used already, which is not the run's.
+    /// Use of the control group before the run; it is subtracted.
     pub(crate) baseline: Option<CgroupTotals>,
-    /// Whether the group may vanish at any moment, so that its counters are to be kept at each sample.
+    /// Whether the control group may vanish at any moment: its counters are then stored at each
+    /// sample.
     pub(crate) is_fleeting: bool,
-    /// Whether its CPU limit is accounted in a group that vanishes, so that this is kept at each sample.
+    /// Whether the CPU quota belongs to a group that may vanish: its throttling is then stored at
+    /// each sample.
     pub(crate) has_own_limit: bool,
 }

@@ -1,8 +1,9 @@
-//! Runs and measures: gets the run ready, lets it go, watches until its last process is gone, reads the exact
-//! counters, writes the record.
+//! Runs and measures: prepares the run, starts it, observes it until its last process ends, reads
+//! the exact counters, writes the record.
 //!
-//! What runs is a [`RunningTarget`]; [`sample_loop`] is the loop around it, [`crate::run_facts`] what comes out. The store writes
-//! in a thread of its own, so a slow disk never delays a sample.
+//! The measured object is a [`RunningTarget`]; [`sample_loop`] is the loop around it,
+//! [`crate::run_facts`] the result. The store writes in a thread of its own, so a slow disk never
+//! delays a sample.
 
 mod sample_loop;
 
@@ -33,25 +34,26 @@ use metier_linux::signals::StopSignals;
 use metier_linux::wakeup::own_cpu_time;
 use sample_loop::{LastSeen, SampleLoop, SampleSchedule, read_throttling};
 
-/// Somebody asked the whole batch to stop.
+/// A request to stop the whole batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchStop {
-    /// The signal that asked.
+    /// The received signal.
     pub signal: i32,
 }
 
-/// A run that is over.
+/// A finished run.
 #[derive(Debug)]
 pub struct FinishedRun {
     pub run: Run,
     pub tree: ProcessTree,
     /// Whether the batch should stop.
     pub stop: Option<BatchStop>,
-    /// Why the recorder could not keep the run, if it could not: the command ran, and here is its record.
+    /// Why the recorder could not store the run, if it failed: the command ran, and this is its
+    /// record.
     pub unkept: Option<Error>,
 }
 
-/// A run that is asked for, with its recorder and its observers.
+/// A requested run, with its recorder and its observers.
 struct ObservedRun<'a, 'b> {
     spec: &'a RunSpec,
     id: RunId,
@@ -71,7 +73,7 @@ impl<'a, 'b> ObservedRun<'a, 'b> {
     }
 }
 
-/// What all runs of a batch share.
+/// State that all runs of a batch share.
 pub struct MeasureSession {
     instruments: HostInstruments,
     program: LauncherProgram,
@@ -80,7 +82,7 @@ pub struct MeasureSession {
 }
 
 impl MeasureSession {
-    /// Gets everything ready that runs have in common, and takes over INT, TERM, HUP and QUIT.
+    /// Prepares what all runs share, and takes over INT, TERM, HUP and QUIT.
     pub fn open(options: MeasureOptions) -> Result<Self, Error> {
         let signals =
             StopSignals::take().map_err(|reason| Error::System { doing: "taking over signals", reason })?;
@@ -93,18 +95,18 @@ impl MeasureSession {
         })
     }
 
-    /// Stops whatever this session runs, from any thread: as a signal to us would.
+    /// Stops this session's run from any thread, like a signal to this process.
     pub fn stopper(&self) -> SessionStopper {
         self.stopper.clone()
     }
 
-    /// Runs what the specification asks for and measures it.
+    /// Runs and measures a specification.
     pub fn run(&mut self, spec: &RunSpec, recorder: &mut dyn RunRecorder) -> Result<FinishedRun, Error> {
         self.run_with_observers(spec, recorder, &mut [])
     }
 
-    /// Those who look on because the specification asks for it. [`MeasureSession::run_with_observers`] has them already; a caller of
-    /// [`MeasureSession::measure_foreign`] passes them.
+    /// The observers that the specification requires. [`MeasureSession::run_with_observers`] adds
+    /// them itself; a caller of [`MeasureSession::measure_foreign`] passes them.
     pub fn requested_observers(&self, spec: &RunSpec) -> Vec<Box<dyn RunObserver>> {
         let ears =
             (!spec.listen.is_empty()).then(|| AppObserver::new(&spec.listen, &self.instruments.options));
@@ -115,7 +117,7 @@ impl MeasureSession {
         all
     }
 
-    /// The same, with observers beside those that the specification asks for.
+    /// Same as [`MeasureSession::run`], with observers in addition to those of the specification.
     pub fn run_with_observers(
         &mut self,
         spec: &RunSpec,
@@ -156,8 +158,9 @@ impl MeasureSession {
         self.conclude_run(run, input, ended)
     }
 
-    /// Measures what another program started and looks after, or another program's container with our launcher in it.
-    /// `observers` are those of [`MeasureSession::requested_observers`] and the caller's own: none is added here.
+    /// Measures a target that another program started and supervises, or another program's
+    /// container with metier's launcher in it. `observers` are those of
+    /// [`MeasureSession::requested_observers`] and the caller's own: none is added here.
     pub fn measure_foreign(
         &mut self,
         spec: &RunSpec,
@@ -175,7 +178,8 @@ impl MeasureSession {
         self.conclude_run(run, None, ended)
     }
 
-    /// Waits until a descriptor has something, or for so long. Says whether it has, and whether somebody asked us to stop.
+    /// Waits until a descriptor is readable or the time is over. Returns whether it is readable,
+    /// and a stop request if there was one.
     pub fn wait_for_descriptor(
         &self,
         descriptor: std::os::fd::RawFd,
@@ -188,12 +192,12 @@ impl MeasureSession {
         (ready, asked.map(|signal| BatchStop { signal }))
     }
 
-    /// Where the kernel's file systems are, and a private folder.
+    /// The options of the session.
     pub fn options(&self) -> &MeasureOptions {
         &self.instruments.options
     }
 
-    /// Keeps the record of a run that never started, with the reason.
+    /// Stores the record of a run that never started, with the reason.
     pub fn record_unstarted(
         &mut self,
         spec: &RunSpec,
@@ -210,7 +214,7 @@ impl MeasureSession {
         Ok(FinishedRun { run, tree, stop: None, unkept })
     }
 
-    /// Puts a run that is over, or that never started, into its record.
+    /// Writes the record of a run that has ended or never started.
     fn conclude_run(
         &mut self,
         observed: ObservedRun<'_, '_>,
@@ -231,7 +235,8 @@ impl MeasureSession {
         let tree = facts.walker.build_tree(facts.id, facts.watch.as_ref().ok(), facts.started_ns);
         let mut keep = ArtefactKeeper::new(recorder);
         artefacts::collect_artefacts(spec, body.as_mut(), &mut run, &mut keep);
-        // Before the observers: a container that was held may end now, and who looks after it hears of it.
+        // Before the observers: this releases a held container, whose supervisor then reports its
+        // end.
         body.release();
         for observer in observers.iter_mut() {
             observer.on_finish(&mut run, &mut keep);
@@ -239,9 +244,9 @@ impl MeasureSession {
         let unkept = recorder.finish_run(&mut run, &tree).err();
         let stop = match facts.log.stopped {
             StopReason::Signal(signal) => Some(BatchStop { signal }),
-            // The INT was our own ladder's, and nobody's wish that the batch ends.
+            // metier's own signal ladder sent the INT: the batch continues.
             StopReason::Timeout | StopReason::Lingering => None,
-            // A command that the terminal's INT ended: the user wants the whole batch to end.
+            // The terminal's INT ended the command: the user wants the whole batch to end.
             _ if record::terminating_signal(facts.status) == Some(libc::SIGINT) => {
                 Some(BatchStop { signal: libc::SIGINT })
             }
@@ -250,7 +255,7 @@ impl MeasureSession {
         Ok(FinishedRun { run, tree, stop, unkept })
     }
 
-    /// Lets a prepared run start, watches it to its end and gathers what was found out.
+    /// Starts a prepared run, observes it to its end and collects its facts.
     fn measure_prepared(
         &mut self,
         run: &mut ObservedRun<'_, '_>,
@@ -264,7 +269,8 @@ impl MeasureSession {
         let before = HostMoment { throttling: around(), host: self.instruments.host_moment() };
         self.instruments.meters.reset();
         self.instruments.gpus.reset();
-        // Before it starts: a store that cannot keep the run is told before anything has happened.
+        // Record the begin before the start: a store that cannot write must fail before anything
+        // has happened.
         let begun = record::begin_record(&self.instruments, spec, id, UtcTimestamp::now(), &group, &about);
         if let Err(error) = run.recorder.begin_run(&begun) {
             body.release();
@@ -319,7 +325,8 @@ impl MeasureSession {
             last: LastSeen::default(),
         };
         let end = life.run_until_gone(spec, id, run.recorder).inspect_err(|_| {
-            // Without the launcher nobody else ends the command; the run stays in the store as interrupted.
+            // Without the launcher, no other process ends the command; the run stays in the store
+            // as interrupted.
             group.iter().for_each(group_owner::remove_group);
         })?;
         let (status, ended_ns) = life.main.unwrap_or((0, end.gone_ns));

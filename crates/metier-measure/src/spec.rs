@@ -1,5 +1,5 @@
-//! What a run is asked to be: what runs, in which circumstances, and how it is measured. Checked as a whole
-//! before anything starts.
+//! The specification of a run: what runs, under which conditions, and how it is measured. It is
+//! validated as a whole before anything starts.
 
 mod awaited_output;
 mod listen_sources;
@@ -19,20 +19,20 @@ pub use target::{CommandSpec, ContainerSpec, PodPrivileges, PodSpec, PullPolicy,
 /// Shortest and longest time between samples.
 pub const INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(10);
-/// Samples per second where nobody says how many: not a divisor of what timers usually beat at.
+/// Default sampling rate in Hz: not a divisor of common timer frequencies.
 pub const STACKS_DEFAULT_HERTZ: u32 = 99;
-/// Fewest and most samples per second.
+/// Range of the sampling rate in Hz.
 pub const STACKS_HERTZ_RANGE: std::ops::RangeInclusive<u32> = 1..=1000;
-/// Longest lists that a specification may have.
+/// Maximum length of a list in a specification.
 const MAX_LIST_LEN: usize = 1000;
 
-/// How a run's use may be accounted.
+/// How a run's resource use is accounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AccountingMode {
-    /// The best that the host offers: a control group, else a systemd scope, else `wait4`.
+    /// The best method of the host: a control group, else a systemd scope, else `wait4`.
     #[default]
     Best,
-    /// `wait4` only, as on a host that offers nothing better.
+    /// `wait4` only, as on a host without control groups.
     Wait4,
 }
 
@@ -50,18 +50,18 @@ pub struct BindMount {
 /// How many GPUs a run gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuCount {
-    /// All that there are.
+    /// All GPUs of the host.
     All,
     Count(u32),
 }
 
-/// What a run may use at most.
+/// Resource limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ResourceLimits {
     /// Cores, for example 0.5.
     pub cpu: Option<f64>,
     pub memory: Option<Bytes>,
-    /// GPUs. A command sees all of the host's; this is for containers and pods.
+    /// GPUs, for containers and pods. A command sees all GPUs of the host.
     pub gpus: Option<GpuCount>,
 }
 
@@ -72,69 +72,70 @@ impl ResourceLimits {
     }
 }
 
-/// What a run is asked to be.
+/// The specification of a run.
 #[derive(Debug, Clone)]
 pub struct RunSpec {
     pub target: RunTarget,
-    /// The run's identity, where it has one already (a queue gives it); else a new one.
+    /// The run's id if it has one already (from a queue); otherwise a new one.
     pub id: Option<RunId>,
-    /// Name of the workload; without one its identity is a digest of what it is.
+    /// Name of the workload; without one its identity is a digest of its content.
     pub name: Option<WorkloadId>,
-    /// Words to find the run by.
+    /// Tags for searching.
     pub tags: Vec<String>,
-    /// File or folder whose content the run works on, for the record.
+    /// Input file or folder of the run, for the record.
     pub input: Option<PathBuf>,
-    /// Variables that are set beside ours (a command) or the image's (a container, a pod).
+    /// Variables in addition to this process's (a command) or the image's (a container, a pod).
     pub environment: Vec<(String, String)>,
-    /// Where it starts; else where we are, or where the image says.
+    /// Working directory; by default this process's, or the image's.
     pub working_directory: Option<PathBuf>,
-    /// What it sees of this host, where it is a container or a pod.
+    /// Bind mounts of a container or pod.
     pub mounts: Vec<BindMount>,
-    /// What it may use at most.
+    /// Resource limits.
     pub limits: ResourceLimits,
-    /// Other runs that are there at the same time.
+    /// Co-runners.
     pub company: Vec<CoRunner>,
-    /// Whether it is there only for another run.
+    /// Whether this run is itself a co-runner.
     pub is_company: bool,
-    /// The dataset that it works on, already here.
+    /// The dataset that it works on, already on this host.
     pub dataset: Option<DatasetUse>,
-    /// Where that is on this host; one of the mounts has it as its source.
+    /// The dataset's path on this host; one of the mounts has it as its source.
     pub dataset_path: Option<PathBuf>,
-    /// The graph that the command computes: the workload is then the graph, and the command only what computes it.
+    /// The graph that the command computes: the workload is then the graph, and the command only
+    /// its runner.
     pub graph: Option<GraphUse>,
-    /// Files that are kept with the run, as the run sees them: paths, in which `*`, `?` and `**` match.
+    /// Files to store with the run, as the run sees them: paths, in which `*`, `?` and `**` match.
     pub artefacts: Vec<String>,
-    /// How to listen to what the application says of itself.
+    /// Sources of application messages.
     pub listen: ListenSources,
-    /// How often its stacks are sampled per second, where that is wanted.
+    /// Rate of stack sampling in Hz; `None` without sampling.
     pub stacks: Option<u32>,
     pub interval: Duration,
-    /// Longest time that it may take.
+    /// Time limit.
     pub timeout: Option<Duration>,
-    /// How long it is to run: then it is ended, and was complete.
+    /// Planned duration: after this the run is ended and counts as complete.
     pub duration: Option<Duration>,
     /// Time between the rungs of the signal ladder.
     pub grace: Duration,
-    /// How long processes that the main process left behind may go on before the ladder starts.
+    /// How long processes may continue after the main process has ended before the ladder starts.
     pub linger: Duration,
     /// The batch that the run belongs to.
     pub batch: BatchId,
-    /// Which repetition it is, from 1.
+    /// Number of the repetition, from 1.
     pub repetition: u32,
     pub repetitions: u32,
-    /// Whether it only warms up.
+    /// Whether it is a warm-up.
     pub warmup: bool,
-    /// How its use may be accounted.
+    /// How its resource use is accounted.
     pub accounting: AccountingMode,
 }
 
 impl RunSpec {
-    /// A run of a command with the default way to measure.
+    /// A run of a command with default measurement options.
     pub fn new(command: CommandSpec) -> Self {
         Self::for_target(RunTarget::Command(command))
     }
 
-    /// A run of anything with the default way to measure.
+    /// A run of any target with default measurement options.
     pub fn for_target(target: RunTarget) -> Self {
         Self {
             target,
@@ -167,17 +168,17 @@ impl RunSpec {
         }
     }
 
-    /// When it is ended at the latest: at its time limit, or after the time that it is to run for.
+    /// When it is ended at the latest: at its time limit or its planned duration.
     pub fn time_limit(&self) -> Option<Duration> {
         self.timeout.into_iter().chain(self.duration).min()
     }
 
-    /// Whether that is what was meant, and no limit that it ran into.
+    /// Whether it ends by its planned duration rather than its time limit.
     pub fn ends_as_planned(&self) -> bool {
         self.duration.is_some() && self.time_limit() == self.duration
     }
 
-    /// Refuses what makes no sense, naming the field.
+    /// Rejects an invalid specification, naming the field.
     pub fn validate(&self) -> Result<(), Error> {
         let wrong = |field, got: String, want| Err(Error::Spec { field, got, want });
         match &self.target {
@@ -253,7 +254,7 @@ impl RunSpec {
             return wrong(field, got, want);
         }
         if self.artefacts.iter().any(|path| path.is_empty() || path.contains('\0')) {
-            return wrong("artefact", "an empty path".into(), "a path, in which * and ? may stand");
+            return wrong("artefact", "an empty path".into(), "a path; * and ? are wildcards");
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! A wish to stop what a session runs, from any thread: a queue that cancels, or another session of the same
-//! program that was interrupted. It works like a signal to us.
+//! Stop requests to a session from any thread: a queue that cancels, or another interrupted session
+//! of the same program. A request acts like a signal to this process.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::Error;
 use metier_linux::wakeup;
 
-/// Stops what a session runs.
+/// Stops the run of a session.
 #[derive(Debug, Clone)]
 pub struct SessionStopper {
     bell: Arc<OwnedFd>,
@@ -21,14 +21,15 @@ impl SessionStopper {
         Ok(Self { bell: Arc::new(wakeup::create_event().map_err(fail)?), signal: Arc::default() })
     }
 
-    /// As if this signal had been sent to us: `SIGINT` starts the ladder at its first rung, any other at `SIGTERM`.
-    /// Asked for once more, the run is killed. Asked for between two runs, the next one is stopped as it starts.
+    /// Acts as if this signal had been received: `SIGINT` starts the ladder at its first rung, any
+    /// other at `SIGTERM`. A second request kills the run. A request between two runs stops the
+    /// next one at its start.
     pub fn stop(&self, signal: i32) {
         self.signal.store(signal, Ordering::SeqCst);
         wakeup::signal_event(&self.bell);
     }
 
-    /// Whether somebody has asked and was not yet heard.
+    /// Whether a request is pending.
     pub fn is_requested(&self) -> bool {
         self.signal.load(Ordering::SeqCst) != 0
     }

@@ -1,4 +1,4 @@
-//! The time line of a run: rows of samples, handed on as a chunk every second.
+//! The time line of a run: rows of samples, taken as a chunk every second.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use metier_linux::cgroup::CgroupSample;
 use metier_linux::host::HostCounters;
 use metier_types::HostReading;
 
-/// A column's name, kind and unit, and whether its values are whole numbers.
+/// A column's name, kind and unit, and whether its values are integers.
 type ColumnHeading = (&'static str, ColumnKind, ColumnUnit, bool);
 
 /// Columns of the series `use`.
@@ -91,7 +91,7 @@ impl TimelineTable {
         }
     }
 
-    /// What has come since the last call; columns that the host never fills are left out.
+    /// Takes the rows since the last call; columns without any value are left out.
     fn take_chunk(&mut self) -> Option<Series> {
         if self.series.times.is_empty() {
             return None;
@@ -123,18 +123,18 @@ impl TimelineTable {
     }
 }
 
-/// The series of one run that is under way.
+/// The series of a run in progress.
 pub struct RunTimeline {
     usage: TimelineTable,
     host: TimelineTable,
     energy: Option<TimelineTable>,
     gpu: Option<TimelineTable>,
-    /// Rows of `usage` in all.
+    /// Total rows of `usage`.
     pub samples: u64,
 }
 
 impl RunTimeline {
-    /// An empty one; `meters` are the energy meters by name, and `gpus` says how many GPUs there are.
+    /// An empty time line; `meters` are the names of the energy meters, `gpus` the number of GPUs.
     pub fn new(run: RunId, meters: &[String], gpus: usize) -> Self {
         let named = |headings: &[ColumnHeading]| {
             headings
@@ -144,7 +144,7 @@ impl RunTimeline {
         };
         let energy =
             meters.iter().map(|name| (name.clone(), ColumnKind::Counter, ColumnUnit::Microjoules, true));
-        // A device with one GPU, as most have, needs no numbers in its names.
+        // With one GPU, the usual case, column names have no number.
         let numbered = |name: &str, number: usize| match gpus {
             1 => name.to_string(),
             _ => format!("{name}-{number}"),
@@ -162,7 +162,7 @@ impl RunTimeline {
         }
     }
 
-    /// A sample of what the run uses.
+    /// Adds a sample of the run's use.
     pub fn add_usage(&mut self, at: Duration, sample: &CgroupSample, processes: Option<u64>) {
         let cells = [
             sample.cpu_ns,
@@ -178,7 +178,7 @@ impl RunTimeline {
         self.samples += 1;
     }
 
-    /// A sample of the host around it.
+    /// Adds a sample of the host.
     pub fn add_host(&mut self, at: Duration, counters: &HostCounters, reading: &HostReading) {
         let floats = [
             reading.load1,
@@ -191,7 +191,7 @@ impl RunTimeline {
         self.host.push_row(at.as_nanos() as i64, floats.into_iter(), &wholes);
     }
 
-    /// Energy so far, meter by meter.
+    /// Adds the energy so far of each meter.
     pub fn add_energy(&mut self, at: Duration, microjoules: &[(String, i64)]) {
         if let Some(table) = &mut self.energy {
             let cells: Vec<Option<u64>> = microjoules.iter().map(|(_, value)| Some(*value as u64)).collect();
@@ -199,7 +199,7 @@ impl RunTimeline {
         }
     }
 
-    /// What each GPU does.
+    /// Adds a reading of each GPU.
     pub fn add_gpus(&mut self, at: Duration, looks: &[GpuReading]) {
         if let Some(table) = &mut self.gpu {
             let cells = looks.iter().flat_map(|look| [look.utilisation, look.frequency]);
@@ -207,7 +207,7 @@ impl RunTimeline {
         }
     }
 
-    /// What has come since the last call.
+    /// Takes the rows since the last call.
     pub fn take_chunk(&mut self) -> Vec<Series> {
         let energy = self.energy.as_mut().and_then(TimelineTable::take_chunk);
         let gpu = self.gpu.as_mut().and_then(TimelineTable::take_chunk);

@@ -1,21 +1,21 @@
-//! What a reader of a run should know before trusting it: the run is judged by its own record.
+//! Warnings about how far a run can be trusted, derived from its own record.
 
 use metier_types::{Run, RunWarning};
 
 use metier_linux::firmware_throttling::FirmwareThrottling;
 
-/// Steal above this share of the cores' time makes wall times doubtful.
+/// A larger steal share of the cores' time makes wall times doubtful.
 const MAX_STEAL_RATIO: f64 = 0.02;
-/// Others' use above this share makes wall times doubtful.
+/// A larger share of other processes makes wall times doubtful.
 const MAX_OTHERS_RATIO: f64 = 0.20;
-/// Waiting for a core above this share of the run.
+/// Maximum share of the run spent waiting for a core.
 const MAX_CPU_PRESSURE_RATIO: f64 = 0.10;
-/// Own cost above this share of a core.
+/// Maximum own cost as a share of a core.
 const MAX_OVERHEAD_RATIO: f64 = 0.01;
-/// Late samples above this share make the time line patchy.
+/// A larger share of late samples leaves gaps in the time line.
 const MAX_LATE_RATIO: f64 = 0.05;
 
-/// Warnings that follow from the record itself.
+/// Derives warnings from the record.
 pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
     let mut warnings = Vec::new();
     let mut warn = |code: &str, text: String| warnings.push(RunWarning::new(code, text));
@@ -34,7 +34,7 @@ pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
         warn(
             "busy-host",
             format!(
-                "other programs used {} of this host's {cores} cores during the run; quiet them or compare CPU time",
+                "other programs used {} of this host's {cores} cores during the run; stop them or compare CPU time",
                 percent(others)
             ),
         );
@@ -49,7 +49,7 @@ pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
         } else {
             "it is too hot or its clock is capped"
         };
-        warn("held-back", format!("the board's firmware held it back during the run: {why}"));
+        warn("held-back", format!("the board's firmware throttled it during the run: {why}"));
     }
     let life = run.lifetime_seconds().map_or(0.0, |s| s.get());
     if let Some(waited) =
@@ -63,7 +63,7 @@ pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
     if let Some(throttled) =
         run.cpu.throttled_seconds.map(|s| s.get()).filter(|s| life > 0.0 && *s / life > 0.01)
     {
-        warn("throttled", format!("a CPU limit held the run back for {:.2} s", throttled));
+        warn("throttled", format!("a CPU limit throttled the run for {:.2} s", throttled));
     }
     if let Some(own) =
         run.summary.own_overhead_ratio.map(|r| r.get()).filter(|r| *r > MAX_OVERHEAD_RATIO && life > 0.5)
@@ -89,7 +89,7 @@ pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
         warn(
             "lost-events",
             format!(
-                "processes started faster than the kernel could tell ({lost} overruns); the process list has gaps, totals are exact"
+                "processes started faster than the kernel could report ({lost} overruns); the process list has gaps, totals are exact"
             ),
         );
     }
@@ -132,10 +132,10 @@ mod tests {
             serde_json::to_value(FirmwareThrottling { under_voltage: true, ..FirmwareThrottling::default() })
                 .unwrap();
         run.host.after.extra.insert("throttling".into(), flags);
-        let told = codes(&run);
+        let warnings = codes(&run);
         assert!(
-            told.iter().any(|(code, text)| code == "held-back" && text.contains("supply is too weak")),
-            "{told:?}"
+            warnings.iter().any(|(code, text)| code == "held-back" && text.contains("supply is too weak")),
+            "{warnings:?}"
         );
     }
 }

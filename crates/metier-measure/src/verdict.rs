@@ -1,4 +1,4 @@
-//! One plain sentence about a run.
+//! Summarises a run in one sentence.
 
 use metier_types::{ExitCause, Run, RunState};
 
@@ -19,7 +19,7 @@ pub fn verdict(run: &Run) -> String {
         ExitCause::Signalled => {
             format!("was ended by signal {}", exit.signal.map_or("?".into(), |n| n.to_string()))
         }
-        ExitCause::Timeout if exit.planned => "ran for as long as it was to and was ended".to_string(),
+        ExitCause::Timeout if exit.planned => "ran for its planned duration and was ended".to_string(),
         ExitCause::Timeout => "was stopped at its time limit".to_string(),
         ExitCause::Oom => match &exit.detail {
             Some(detail) => format!("was killed by the kernel for want of memory ({detail})"),
@@ -50,14 +50,14 @@ pub fn verdict(run: &Run) -> String {
         sentence.push_str("; ");
         sentence.push_str(&limit);
     }
-    // A reason may be a sentence of its own.
+    // A reason may already be a whole sentence.
     if !sentence.ends_with(['.', '?', '!']) {
         sentence.push('.');
     }
     sentence
 }
 
-/// What the run spent its time on, where one thing stands out.
+/// What the run spent most time on, if one cause dominates.
 fn dominant_limit(run: &Run) -> Option<String> {
     let life = run.lifetime_seconds()?.get();
     if life < 0.05 {
@@ -66,7 +66,7 @@ fn dominant_limit(run: &Run) -> Option<String> {
     let cores = run.mean_busy_cores()?;
     let share = |seconds: Option<metier_types::Seconds>| seconds.map_or(0.0, |s| s.get() / life);
     let waits = [
-        (share(run.cpu.throttled_seconds), "held back by a CPU limit"),
+        (share(run.cpu.throttled_seconds), "throttled by a CPU limit"),
         (share(run.pressure.memory_seconds), "short of memory"),
         (share(run.pressure.io_seconds), "waiting for storage"),
         (share(run.pressure.cpu_seconds), "waiting for a core"),

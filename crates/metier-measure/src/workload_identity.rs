@@ -1,4 +1,4 @@
-//! The identity of a workload that has no given name: a digest of its kind and of what it is.
+//! The identity of a workload without a given name: a digest of its kind and content.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::CommandSpec;
 
-/// The identity of a command without a given name: a digest of its kind, its program's content and its arguments.
+/// The identity of a command without a given name: a digest of its kind, its program's content and
+/// its arguments.
 pub fn command_identity(executable: Option<&ContentDigest>, command: &CommandSpec) -> WorkloadId {
     let mut hash = Sha256::new();
     hash.update(b"command\0");
@@ -26,8 +27,8 @@ pub fn command_identity(executable: Option<&ContentDigest>, command: &CommandSpe
     ContentDigest::from_bytes(hash.finalize().into()).into()
 }
 
-/// The identity of an image without a given name: a digest of its kind, its content and what it is given. `words` begin
-/// with the image's name, which counts only where its content is not known.
+/// The identity of an image without a given name: a digest of its kind, content and arguments.
+/// `words` begin with the image's name, which counts only if its content is unknown.
 pub fn image_identity(image: Option<&ContentDigest>, words: &[String]) -> WorkloadId {
     let mut hash = Sha256::new();
     hash.update(b"image\0");
@@ -42,8 +43,8 @@ pub fn image_identity(image: Option<&ContentDigest>, words: &[String]) -> Worklo
     ContentDigest::from_bytes(hash.finalize().into()).into()
 }
 
-/// The identity of a graph without a given name: a digest of its kind, its content and how it is computed. Where its
-/// file is does not count.
+/// The identity of a graph without a given name: a digest of its kind, its content and how it is
+/// computed. Its path does not count.
 pub fn graph_identity(graph: &GraphUse) -> WorkloadId {
     let mut hash = Sha256::new();
     hash.update(b"graph\0");
@@ -60,7 +61,7 @@ pub fn graph_identity(graph: &GraphUse) -> WorkloadId {
     ContentDigest::from_bytes(hash.finalize().into()).into()
 }
 
-/// The file that a name stands for, as `execvp` would find it.
+/// The executable file of a name, found like `execvp` does.
 pub fn find_executable(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return fs::canonicalize(program).ok();

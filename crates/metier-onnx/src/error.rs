@@ -35,7 +35,9 @@ pub enum Error {
         most: u64,
     },
     /// The operators are not in an executable order.
-    #[error("operator {node} needs {value:?} before anything has made it: the graph has a cycle or a gap")]
+    #[error(
+        "operator {node} needs {value:?} before any operator produces it: the graph has a cycle or a gap"
+    )]
     ValueUsedBeforeMade {
         /// The operator's name, or its type and number.
         node: String,

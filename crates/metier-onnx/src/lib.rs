@@ -1,6 +1,6 @@
 //! Reads ONNX graphs: operators, shapes, multiply-adds, bytes.
 //!
-//! [`protobuf_reader`] decodes the bytes, and [`onnx_reader`] builds a [`OnnxFile`] within [`OnnxLimits`]. [`shape`] infers
+//! [`protobuf_reader`] decodes the bytes, and [`onnx_reader`] builds an [`OnnxFile`] within [`OnnxLimits`]. [`shape`] infers
 //! the type and size of every value, and [`operator_cost`] the multiply-adds of each operator. [`part_analysis`]
 //! combines them: parameters, multiply-adds, peak activation memory, and the characteristics of the
 //! SOPRANO profiler, by its rules and corrected.

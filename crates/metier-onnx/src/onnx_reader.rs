@@ -1,4 +1,4 @@
-//! Builds a [`OnnxFile`] from the bytes of an ONNX file, within limits.
+//! Builds an [`OnnxFile`] from the bytes of an ONNX file, within limits.
 //!
 //! Field numbers are those of `onnx.proto`. Other fields are skipped: documentation, training,
 //! quantisation annotations. Every item is counted before it is stored, so that a file of many

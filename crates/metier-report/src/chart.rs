@@ -168,14 +168,16 @@ pub fn draw_chart(
 }
 
 fn summarize_lines(lines: &[&ChartLine], scale: ChartScale) -> String {
-    let one = |line: &&ChartLine| {
+    let draw_line = |line: &&ChartLine| {
         format!("most {}, mean {}", scale.format_value(line.max_value()), scale.format_value(time_mean(line)))
     };
     match lines {
-        [line] => one(line),
-        lines => {
-            lines.iter().map(|line| format!("{}: {}", line.label, one(line))).collect::<Vec<_>>().join("; ")
-        }
+        [line] => draw_line(line),
+        lines => lines
+            .iter()
+            .map(|line| format!("{}: {}", line.label, draw_line(line)))
+            .collect::<Vec<_>>()
+            .join("; "),
     }
 }
 

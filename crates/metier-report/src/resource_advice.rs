@@ -95,7 +95,7 @@ pub fn advise_resources(runs: &[ReportedRun]) -> ResourceAdvice {
         extra: ExtraFields::new(),
     };
     if n == 0 {
-        return refused("No run ended well, so nothing is known of what it needs.".to_string());
+        return refused("No run succeeded, so the required resources are unknown.".to_string());
     }
     if n < 3 && w < MIN_WINDOWS {
         return refused(format!(
@@ -197,12 +197,12 @@ fn advise_memory(
         .find(|(name, _)| name.contains("memory"));
     if let Some((name, value)) = held {
         notes.push(format!(
-            "It ran under {name} = {value}; near that limit it may have made do with less than it would take."
+            "It ran under {name} = {value}; near that limit it may have used less than it would without."
         ));
     }
     // Samples may miss the peak of anonymous memory; then the part of the exact peak that cannot be
     // page cache is larger.
-    let kept = |measured: &&ReportedRun| {
+    let unreclaimable = |measured: &&ReportedRun| {
         let memory = &measured.run.memory;
         let anonymous = memory.peak_anonymous_bytes?.get();
         let sampled = anonymous + memory.peak_kernel_bytes.map_or(0, |kernel| kernel.get());
@@ -210,8 +210,9 @@ fn advise_memory(
         let rest = peak.zip(memory.peak_file_bytes).map(|(peak, file)| peak.get().saturating_sub(file.get()));
         Some(sampled.max(rest.unwrap_or(0)))
     };
-    let most_kept = runs.iter().filter_map(kept).max().filter(|number| (*number as f64) < spread.max);
-    let (request, why) = match most_kept {
+    let most_unreclaimable =
+        runs.iter().filter_map(unreclaimable).max().filter(|number| (*number as f64) < spread.max);
+    let (request, why) = match most_unreclaimable {
         Some(number) => (
             number as f64,
             format!("at least {} of the peak was no page cache, which could be dropped", Bytes(number)),
@@ -227,7 +228,7 @@ fn advise_memory(
     let (margin, why) = match scatter {
         None => (
             SINGLE_RUN_MEMORY_MARGIN,
-            "a quarter, because one run does not tell how much peaks scatter".to_string(),
+            "a quarter, because one run does not show the spread of peaks".to_string(),
         ),
         Some(scatter) if scatter > MEMORY_MARGIN => (
             scatter,

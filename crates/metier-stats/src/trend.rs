@@ -60,19 +60,19 @@ fn build_trend(
 ) -> Result<WorkloadTrend, Error> {
     runs.sort_by_key(|run| (run.started, run.id));
     runs.dedup_by_key(|run| run.id);
-    let (mut kept, mut left_out, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut with_value, mut left_out, mut without) = (Vec::new(), Vec::new(), Vec::new());
     for run in &runs {
         match (exclusion_reason(run, false), figure.value_of(run)?) {
             (Some(because), _) => left_out.push(ExcludedRun { run: run.id, because }),
-            (None, Some(value)) => kept.push((*run, value)),
+            (None, Some(value)) => with_value.push((*run, value)),
             (None, None) => without.push(*run),
         }
     }
-    let older = kept.len().saturating_sub(MAX_VALUES);
-    kept.drain(..older);
-    let values: Vec<f64> = kept.iter().map(|(_, value)| *value).collect();
+    let older = with_value.len().saturating_sub(MAX_VALUES);
+    with_value.drain(..older);
+    let values: Vec<f64> = with_value.iter().map(|(_, value)| *value).collect();
     let found = find_changes(&values, options)?;
-    let changes = level_changes(&kept, &values, &found.steps);
+    let changes = level_changes(&with_value, &values, &found.steps);
     let (workload, device) = match runs.first() {
         Some(run) => (run.workload.clone(), run.device.clone()),
         None => return Err(Error::NoRuns { side: "a" }),
@@ -82,7 +82,7 @@ fn build_trend(
         workload,
         device,
         state: trend_state(values.len(), &found),
-        points: kept
+        points: with_value
             .iter()
             .map(|(run, value)| TrendPoint {
                 run: run.id,
@@ -129,7 +129,7 @@ fn too_few_reason(
         return None;
     }
     let mut text =
-        format!("{} runs with a value; a change can be told from {MIN_VALUES} on", trend.points.len());
+        format!("{} runs with a value; a change can be detected from {MIN_VALUES} on", trend.points.len());
     if !left_out.is_empty() {
         text.push_str(&format!("; left out: {}", count_reasons(left_out)));
     }
@@ -165,10 +165,10 @@ fn batch_boundary_warning(trend: &WorkloadTrend) -> Option<RunWarning> {
     })
 }
 
-fn level_changes(kept: &[(&Run, f64)], values: &[f64], steps: &[ChangePoint]) -> Vec<LevelChange> {
+fn level_changes(with_value: &[(&Run, f64)], values: &[f64], steps: &[ChangePoint]) -> Vec<LevelChange> {
     let edges: Vec<usize> =
         std::iter::once(0).chain(steps.iter().map(|step| step.at)).chain([values.len()]).collect();
-    let runs: Vec<&Run> = kept.iter().map(|(run, _)| *run).collect();
+    let runs: Vec<&Run> = with_value.iter().map(|(run, _)| *run).collect();
     let describe = |(at, step): (usize, &ChangePoint)| {
         let (from, to) = (edges[at], edges[at + 2]);
         let (before, after) = (&values[from..step.at], &values[step.at..to]);

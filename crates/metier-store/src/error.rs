@@ -94,9 +94,9 @@ pub enum Error {
     )]
     NoBatch {
         workload: String,
-        /// How many it has.
+        /// Number of batches of the workload.
         batches: usize,
-        /// Which was asked for: 0 is the latest.
+        /// The requested batch, counted back; 0 is the latest.
         back: usize,
     },
     #[error("no session {text:?} in store {store}; `metier session list` lists those there are")]

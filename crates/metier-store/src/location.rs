@@ -57,10 +57,10 @@ fn hide_password(url: &str) -> String {
     let (authority, path) = rest.split_once('/').map_or((rest, None), |(a, p)| (a, Some(p)));
     let mut text = format!("{scheme}://");
     match authority.rsplit_once('@') {
-        Some((who, at)) => {
-            let user = who.split(':').next().unwrap_or_default();
+        Some((credentials, at)) => {
+            let user = credentials.split(':').next().unwrap_or_default();
             text.push_str(user);
-            if who.contains(':') {
+            if credentials.contains(':') {
                 text.push_str(":***");
             }
             text.push('@');

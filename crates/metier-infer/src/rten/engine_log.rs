@@ -25,13 +25,13 @@ pub(super) fn capture_stdout<T>(work: impl FnOnce() -> T) -> Result<(T, String),
     let mut file = create_memory_file().map_err(|error| failed("no file for the engine's log", error))?;
     let mut stdout = std::io::stdout().lock();
     stdout.flush().map_err(|error| failed("stdout", error))?;
-    let kept = rustix::io::dup(&stdout).map_err(|error| failed("stdout", error.into()))?;
+    let original = rustix::io::dup(&stdout).map_err(|error| failed("stdout", error.into()))?;
     drop(stdout);
     rustix::stdio::dup2_stdout(&file).map_err(|error| failed("stdout", error.into()))?;
     // Restore stdout even after a panic.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     let flushed = std::io::stdout().lock().flush();
-    rustix::stdio::dup2_stdout(&kept).map_err(|error| failed("stdout", error.into()))?;
+    rustix::stdio::dup2_stdout(&original).map_err(|error| failed("stdout", error.into()))?;
     let done = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     flushed.map_err(|error| failed("the engine's log", error))?;
     let mut bytes = Vec::new();

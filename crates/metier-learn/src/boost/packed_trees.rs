@@ -37,7 +37,7 @@ impl Serialize for PackedTrees {
 impl<'de> Deserialize<'de> for PackedTrees {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let file = PackedTreesFile::deserialize(from)?;
-        let wrong = || D::Error::custom("trees: are no base64 of as many trees as count says");
+        let wrong = || D::Error::custom("trees: are not base64 of `count` trees");
         let mut reader = PackedReader::new(&file.trees).ok_or_else(wrong)?;
         let mut trees = Vec::new();
         for _ in 0..file.count {

@@ -24,7 +24,7 @@ pub(super) fn friedman(rows: usize, seed: u64) -> TrainingTable {
     table
 }
 
-fn said(fitted: &BoostedTrees, table: &TrainingTable) -> Vec<f64> {
+fn predictions(fitted: &BoostedTrees, table: &TrainingTable) -> Vec<f64> {
     (0..table.len()).map(|row| fitted.predict(table.row(row))).collect()
 }
 
@@ -33,7 +33,7 @@ fn it_comes_close_to_the_noise_on_friedmans_problem() {
     let (train, test) = (friedman(2000, 1), friedman(1000, 2));
     let settings = Settings { leaves: 8, trees: 200, ..Settings::default() };
     let fitted = BoostedTrees::fit(&train, None, &settings).unwrap();
-    let score = PredictionScore::compute(test.target(), &said(&fitted, &test), 0.0).unwrap();
+    let score = PredictionScore::compute(test.target(), &predictions(&fitted, &test), 0.0).unwrap();
     // The noise alone has an error of 1.0, the mean alone about 5.
     assert!(score.rmse < 1.3, "{score:?}");
     let importance = fitted.importance();
@@ -52,7 +52,8 @@ fn quantiles_cover_their_share_of_new_rows() {
             ..Settings::default()
         };
         let fitted = BoostedTrees::fit(&train, None, &settings).unwrap();
-        let below = said(&fitted, &test).iter().zip(test.target()).filter(|(value, is)| is <= value).count();
+        let below =
+            predictions(&fitted, &test).iter().zip(test.target()).filter(|(value, is)| is <= value).count();
         let covered = below as f64 / test.len() as f64;
         assert!((covered - share).abs() < 0.06, "{share}: {covered}");
     }
@@ -66,7 +67,7 @@ fn a_held_out_set_decides_how_many_trees() {
     let some = BoostedTrees::fit(&train, Some(&held), &settings).unwrap();
     assert!(some.trees.len() < all.trees.len());
     let rmse = |fitted: &BoostedTrees| {
-        PredictionScore::compute(test.target(), &said(fitted, &test), 0.0).unwrap().rmse
+        PredictionScore::compute(test.target(), &predictions(fitted, &test), 0.0).unwrap().rmse
     };
     assert!(rmse(&some) <= rmse(&all) + 0.01);
 }

@@ -109,10 +109,10 @@ impl QuantileForest {
             }
         }
         rows.sort_unstable_by_key(|(count, _)| *count);
-        rows.dedup_by(|next, kept| {
-            let is_same = next.0 == kept.0;
+        rows.dedup_by(|next, previous| {
+            let is_same = next.0 == previous.0;
             if is_same {
-                kept.1 += next.1;
+                previous.1 += next.1;
             }
             is_same
         });
@@ -169,11 +169,11 @@ impl TryFrom<PackedForest> for QuantileForest {
         let rows = packed.targets.len();
         let wrong = |field: &str, why: &str| Error::File { field: field.to_string(), why: why.to_string() };
         let weights = match &packed.weights[..] {
-            [one] => vec![*one; rows],
+            [value] => vec![*value; rows],
             all if all.len() == rows => all.to_vec(),
             _ => return Err(wrong("weights", "are not one for each target")),
         };
-        let broken = || wrong("trees", "are no base64 of as many trees as count says");
+        let broken = || wrong("trees", "are not base64 of `count` trees");
         let mut reader = PackedReader::new(&packed.trees).ok_or_else(broken)?;
         let mut trees = Vec::new();
         for _ in 0..packed.count {

@@ -1,4 +1,4 @@
-//! Follows a file that an application appends to, from a place in it to its end, also when lines are written in parts.
+//! Follows a file that an application appends to. Lines may be written in several parts.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use super::message_framer::{FrameFormat, MessageFramer, MessageFrames};
 
-/// Read in one go, so that a large file does not take large memory.
+/// Bytes per read; bounds the memory used for a large file.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A file that is followed.
+/// A followed file and the read position in it.
 #[derive(Debug)]
 pub struct FileFollower {
     path: PathBuf,
@@ -20,18 +20,18 @@ pub struct FileFollower {
 }
 
 impl FileFollower {
-    /// From the start of a file, which need not exist yet.
+    /// Follows a file from its start; the file need not exist yet.
     pub fn from_start(path: PathBuf, form: FrameFormat) -> Self {
         Self { path, file: None, at: 0, framer: MessageFramer::new(form), form }
     }
 
-    /// From the present end of a file.
+    /// Follows a file from its present end.
     pub fn from_end(path: PathBuf, form: FrameFormat) -> Self {
         let at = std::fs::metadata(&path).map_or(0, |meta| meta.len());
         Self { at, ..Self::from_start(path, form) }
     }
 
-    /// The next messages; `false` where there is nothing more for now.
+    /// Reads the next messages; `false` if there are no more for now.
     pub fn read_messages(&mut self, frames: &mut MessageFrames) -> io::Result<bool> {
         if self.file.is_none() {
             match File::open(&self.path) {
@@ -45,7 +45,7 @@ impl FileFollower {
         }
         let Some(file) = &mut self.file else { return Ok(false) };
         if file.metadata()?.len() < self.at {
-            // Somebody emptied it: what comes now is new.
+            // The file was truncated: all its content is new.
             self.at = 0;
             file.seek(SeekFrom::Start(0))?;
             self.framer = MessageFramer::new(self.form);
@@ -57,7 +57,7 @@ impl FileFollower {
         Ok(got == READ_BYTES)
     }
 
-    /// Nobody writes any more: a last line without a newline counts too.
+    /// All writers are gone: also accepts a last line without a newline.
     pub fn finish(&mut self, frames: &mut MessageFrames) {
         self.framer.finish(frames);
     }

@@ -1,16 +1,17 @@
-//! A histogram whose quantiles are within one per cent of the true ones, in bounded memory.
+//! A histogram in bounded memory whose quantiles are within one per cent of the true ones.
 //!
-//! Bucket `i` holds values in (γⁱ⁻¹, γⁱ] with γ = (1 + α) / (1 − α); its middle is then within α of every value in
-//! it (the argument of DDSketch, Masson et al. 2019). α is a little less than one per cent, so that rounding in
-//! the logarithm cannot break the promise. Only the span between the smallest and the largest bucket in use is kept.
-//! Values nearer to zero than [`MIN_MAGNITUDE`] count as zero, larger ones than [`MAX_MAGNITUDE`] fall into the last bucket.
+//! Bucket `i` holds values in (γⁱ⁻¹, γⁱ] with γ = (1 + α) / (1 − α); its middle is then within α of
+//! every value in it (DDSketch, Masson et al. 2019). α is slightly below one per cent, so that
+//! rounding in the logarithm cannot exceed the bound. Only the span between the smallest and the
+//! largest used bucket is stored. Magnitudes below [`MIN_MAGNITUDE`] count as zero; those above
+//! [`MAX_MAGNITUDE`] fall into the last bucket.
 
-/// The promise: a quantile is within this share of the true one.
+/// Maximum relative error of a quantile.
 pub const RELATIVE_ERROR: f64 = 0.01;
 const BUCKET_ERROR: f64 = 0.0098;
-/// Nearer to zero than this is zero.
+/// Smaller magnitudes count as zero.
 pub const MIN_MAGNITUDE: f64 = 1e-12;
-/// Beyond this, buckets end; smallest and largest value are kept exactly beside them.
+/// Upper end of the last bucket; the smallest and the largest value are stored exactly besides.
 pub const MAX_MAGNITUDE: f64 = 1e18;
 
 /// Counts of values on one side of zero, by bucket.
@@ -58,7 +59,7 @@ fn bucket_middle(index: i32) -> f64 {
     2.0 * (f64::from(index) * log_gamma()).exp() / (1.0 + gamma)
 }
 
-/// Counts of values by size.
+/// Histogram of values of both signs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogHistogram {
     negative: HistogramSide,
@@ -70,7 +71,7 @@ pub struct LogHistogram {
 }
 
 impl LogHistogram {
-    /// Counts a value; what is not a finite number is left out.
+    /// Counts a value; values that are not finite are ignored.
     pub fn add(&mut self, value: f64) {
         if !value.is_finite() {
             return;
@@ -88,7 +89,7 @@ impl LogHistogram {
         }
     }
 
-    /// How many values it holds.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -103,13 +104,13 @@ impl LogHistogram {
         (self.count > 0).then_some(self.largest)
     }
 
-    /// The value that a share `q` of all values does not exceed (nearest rank), within [`RELATIVE_ERROR`].
+    /// The nearest-rank `q` quantile, within [`RELATIVE_ERROR`].
     pub fn quantile(&self, q: f64) -> Option<f64> {
         if self.count == 0 {
             return None;
         }
         let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
-        // The ends are known exactly.
+        // The two extremes are exact.
         match rank {
             1 => return Some(self.smallest),
             rank if rank == self.count => return Some(self.largest),
@@ -123,7 +124,7 @@ impl LogHistogram {
         found.map(|(value, _)| value.clamp(self.smallest, self.largest))
     }
 
-    /// Memory that its buckets take.
+    /// Memory of the buckets in bytes.
     pub fn memory_bytes(&self) -> usize {
         (self.negative.counts.capacity() + self.positive.counts.capacity()) * size_of::<u64>()
     }

@@ -1,7 +1,8 @@
-//! The engine: takes messages of many speakers and keeps, for each stage of each, counts, sums and a histogram.
+//! Aggregates messages: counts, sums and a histogram for each stage of each sender.
 //!
-//! It is the same for a run (one speaker) and for live watching (a speaker per container or process), does no input
-//! or output, and is bounded: so many speakers, so many stages for each, so many examples of what was not understood.
+//! A run has one sender; live monitoring has one per container or process. The intake does no input
+//! or output. It bounds the number of senders, of stages per sender, and of stored examples of
+//! malformed messages.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,12 +12,12 @@ use metier_types::{IntakeSummary as Counts, StageSource};
 use super::message::{AppMessage, MessageNumber, WANT_FINITE_NUMBER, find_name_defect};
 use super::stage_stats::StageStats;
 
-/// Examples of malformed messages that are kept.
+/// Maximum number of stored examples of malformed messages.
 const MAX_EXAMPLES: usize = 5;
-/// Bytes of an example.
+/// Maximum length of an example in bytes.
 const MAX_EXAMPLE_BYTES: usize = 80;
 
-/// How much is kept.
+/// Limits of an intake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntakeLimits {
     pub speakers: usize,
@@ -29,32 +30,32 @@ impl Default for IntakeLimits {
     }
 }
 
-/// What one speaker said.
+/// Statistics of one sender.
 #[derive(Debug, Clone, Default)]
 pub struct SenderStats {
     stages: Vec<StageStats>,
     places: HashMap<Box<str>, usize>,
-    /// How listening to it went.
+    /// Counts of accepted, malformed and dropped messages.
     pub counts: Counts,
 }
 
 impl SenderStats {
-    /// Its stages, in the order in which they first came.
+    /// Its stages in order of first appearance.
     pub fn stages(&self) -> &[StageStats] {
         &self.stages
     }
 }
 
-/// Takes messages, by speaker.
+/// Aggregates messages by sender.
 #[derive(Debug)]
 pub struct MessageIntake<K> {
     limits: IntakeLimits,
     speakers: HashMap<K, SenderStats>,
-    /// Messages of speakers beyond the number that is kept.
+    /// Messages of senders beyond the limit.
     pub beyond_speakers: u64,
-    /// Connections of processes that do not belong here.
+    /// Connections of processes that do not belong to the run.
     pub strangers: u64,
-    /// Connections beyond the number that is served at once.
+    /// Connections beyond the limit of simultaneous connections.
     pub refused: u64,
     key: String,
 }
@@ -71,18 +72,19 @@ impl<K: Eq + Hash + Clone> MessageIntake<K> {
         }
     }
 
-    /// Takes a message; one that makes no sense is counted as malformed.
-    pub fn take_message(&mut self, who: &K, message: &AppMessage<'_>) {
+    /// Adds a message; an inconsistent message is counted as malformed.
+    pub fn take_message(&mut self, sender: &K, message: &AppMessage<'_>) {
         if let Some(want) = find_defect(message) {
-            return self.count_malformed(who, message.name.as_bytes(), want);
+            return self.count_malformed(sender, message.name.as_bytes(), want);
         }
-        if let Some(tally) = self.stage_mut(who, message) {
+        if let Some(tally) = self.stage_mut(sender, message) {
             tally.add_number(message.number, message.at_ns);
         }
     }
 
-    /// The tally of a message's stage, new where it is the first; counts the message. `None` beyond the limits.
-    pub fn stage_mut(&mut self, who: &K, message: &AppMessage<'_>) -> Option<&mut StageStats> {
+    /// Counts the message and returns its stage's statistics, created if new. `None` beyond the
+    /// limits.
+    pub fn stage_mut(&mut self, sender: &K, message: &AppMessage<'_>) -> Option<&mut StageStats> {
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         key.push(source_tag(message.source));
@@ -96,7 +98,7 @@ impl<K: Eq + Hash + Clone> MessageIntake<K> {
         key.push('\0');
         key.push_str(&message.labels);
         let stages = self.limits.stages;
-        let place = self.sender_mut(who).and_then(|speaker| {
+        let place = self.sender_mut(sender).and_then(|speaker| {
             let place = match speaker.places.get(key.as_str()) {
                 Some(place) => *place,
                 None if speaker.stages.len() >= stages => {
@@ -113,12 +115,12 @@ impl<K: Eq + Hash + Clone> MessageIntake<K> {
             Some(place)
         });
         self.key = key;
-        self.speakers.get_mut(who)?.stages.get_mut(place?)
+        self.speakers.get_mut(sender)?.stages.get_mut(place?)
     }
 
-    /// Counts a message that was not understood, with what would be right.
-    pub fn count_malformed(&mut self, who: &K, text: &[u8], want: &str) {
-        let Some(speaker) = self.sender_mut(who) else { return };
+    /// Counts a malformed message, with a description of what is expected.
+    pub fn count_malformed(&mut self, sender: &K, text: &[u8], want: &str) {
+        let Some(speaker) = self.sender_mut(sender) else { return };
         speaker.counts.malformed += 1;
         if speaker.counts.examples.len() < MAX_EXAMPLES {
             let shown = String::from_utf8_lossy(&text[..text.len().min(MAX_EXAMPLE_BYTES)]).into_owned();
@@ -130,9 +132,9 @@ impl<K: Eq + Hash + Clone> MessageIntake<K> {
         }
     }
 
-    /// Counts messages that were thrown away so that the application need not wait.
-    pub fn count_dropped(&mut self, who: &K, messages: u64) {
-        if let Some(speaker) = self.sender_mut(who) {
+    /// Counts messages that were dropped so that the application need not wait.
+    pub fn count_dropped(&mut self, sender: &K, messages: u64) {
+        if let Some(speaker) = self.sender_mut(sender) {
             speaker.counts.dropped += messages;
         }
     }
@@ -141,24 +143,24 @@ impl<K: Eq + Hash + Clone> MessageIntake<K> {
         self.speakers.iter()
     }
 
-    pub fn sender(&self, who: &K) -> Option<&SenderStats> {
-        self.speakers.get(who)
+    pub fn sender(&self, sender: &K) -> Option<&SenderStats> {
+        self.speakers.get(sender)
     }
 
-    /// Forgets those speakers for whom `keep` is false: what they said is gone.
+    /// Removes the senders for which `keep` is false, with their statistics.
     pub fn retain(&mut self, mut keep: impl FnMut(&K) -> bool) {
-        self.speakers.retain(|who, _| keep(who));
+        self.speakers.retain(|sender, _| keep(sender));
     }
 
-    fn sender_mut(&mut self, who: &K) -> Option<&mut SenderStats> {
-        if !self.speakers.contains_key(who) {
+    fn sender_mut(&mut self, sender: &K) -> Option<&mut SenderStats> {
+        if !self.speakers.contains_key(sender) {
             if self.speakers.len() >= self.limits.speakers {
                 self.beyond_speakers += 1;
                 return None;
             }
-            self.speakers.insert(who.clone(), SenderStats::default());
+            self.speakers.insert(sender.clone(), SenderStats::default());
         }
-        self.speakers.get_mut(who)
+        self.speakers.get_mut(sender)
     }
 }
 
@@ -208,9 +210,9 @@ mod tests {
     #[test]
     fn speakers_and_their_stages_are_bounded_and_what_is_beyond_is_counted() {
         let mut intake = MessageIntake::new(IntakeLimits { speakers: 2, stages: 3 });
-        for who in 0..4 {
+        for sender in 0..4 {
             for stage in ["a", "b", "c", "d", "a"] {
-                intake.take_message(&who, &message(stage, 1.0));
+                intake.take_message(&sender, &message(stage, 1.0));
             }
         }
         assert_eq!(intake.senders().count(), 2);
@@ -218,7 +220,7 @@ mod tests {
         assert_eq!(stats.stages().len(), 3);
         assert_eq!((stats.counts.messages, stats.counts.beyond_limit), (4, 1));
         assert_eq!(intake.beyond_speakers, 10);
-        intake.retain(|who| *who != 0);
+        intake.retain(|sender| *sender != 0);
         intake.take_message(&7, &message("a", 1.0));
         assert!(intake.sender(&7).is_some(), "room again");
     }

@@ -1,8 +1,10 @@
-//! The line protocol: `name value [unit] [key=value…] [@seconds]`, on a descriptor, a FIFO, a socket or a file.
+//! The line protocol: `name value [unit] [key=value…] [@seconds]`, on a descriptor, a FIFO, a
+//! socket or a file.
 //!
-//! The unit says what the number is: `s`, `ms`, `us`, `ns` make it a duration, `count` adds to a counter, `rate` (or
-//! `hz`, `fps`, `/s`) is a rate, `value` any number; another word is kept as the label `unit`. Without a unit the name
-//! tells. Lines that begin with `#` are comments.
+//! The unit determines the kind of number: `s`, `ms`, `us`, `ns` mean a duration, `count` adds to a
+//! counter, `rate` (or `hz`, `fps`, `/s`) is a rate, `value` any number; another word becomes the
+//! label `unit`. Without a unit the name determines the kind. Lines that begin with `#` are
+//! comments.
 
 use metier_types::{StageKind, StageSource};
 
@@ -10,10 +12,10 @@ use super::message::{
     self, AppMessage, MessageNumber, WANT_FINITE_NUMBER, format_labels, infer_kind, parse_kind_word,
 };
 
-/// Words of a line that are looked at.
+/// Maximum number of parsed words in a line.
 const MAX_WORDS: usize = 20;
 
-/// Understands one line; `None` for a comment. The error says what would be right.
+/// Parses one line; `None` for a comment. The error describes what is expected.
 pub fn parse_line(line: &[u8], read_ns: i64) -> Result<Option<AppMessage<'_>>, &'static str> {
     let line = std::str::from_utf8(line).map_err(|_| "UTF-8 text")?;
     if line.starts_with('#') {
@@ -31,7 +33,7 @@ pub fn parse_line(line: &[u8], read_ns: i64) -> Result<Option<AppMessage<'_>>, &
     let mut at_ns = read_ns;
     for (place, word) in words.enumerate() {
         if place >= MAX_WORDS {
-            return Err("at most 20 words behind the value");
+            return Err("at most 20 words after the value");
         }
         match (word.split_once('='), word.strip_prefix('@')) {
             (Some(pair), _) => pairs.push(pair),
@@ -65,7 +67,8 @@ pub fn parse_line(line: &[u8], read_ns: i64) -> Result<Option<AppMessage<'_>>, &
     }))
 }
 
-/// The moment that a message names in seconds since 1970, where that is believable; else when it was read.
+/// The message's own time, given in seconds since 1970, if plausible; otherwise the time of the
+/// read.
 pub fn plausible_time_ns(seconds: Option<f64>, read_ns: i64) -> i64 {
     const DAY: i64 = 86_400_000_000_000;
     let named = seconds.filter(|s| (0.0..4e9).contains(s)).map(|s| (s * 1e9) as i64);
@@ -78,33 +81,36 @@ mod tests {
 
     use super::*;
 
-    fn one(line: &str) -> AppMessage<'_> {
+    fn parse(line: &str) -> AppMessage<'_> {
         parse_line(line.as_bytes(), 7).unwrap().unwrap()
     }
 
     #[test]
     fn the_unit_says_what_the_number_is() {
-        let said = |line| {
-            let message = one(line);
+        let content = |line| {
+            let message = parse(line);
             (message.kind, message.number, message.labels.into_owned())
         };
         let none = String::new();
         assert_eq!(
-            said("inference 0.0125 s"),
+            content("inference 0.0125 s"),
             (StageKind::Duration, MessageNumber::Observation(0.0125), none.clone())
         );
-        assert_eq!(said("inference 12.5 ms").1, MessageNumber::Observation(0.0125));
-        assert_eq!(said("frames 3 count"), (StageKind::Counter, MessageNumber::Increment(3.0), none.clone()));
+        assert_eq!(content("inference 12.5 ms").1, MessageNumber::Observation(0.0125));
         assert_eq!(
-            said("camera 29.5 fps"),
+            content("frames 3 count"),
+            (StageKind::Counter, MessageNumber::Increment(3.0), none.clone())
+        );
+        assert_eq!(
+            content("camera 29.5 fps"),
             (StageKind::Rate, MessageNumber::Observation(29.5), none.clone())
         );
         assert_eq!(
-            said("decode_ms 2"),
+            content("decode_ms 2"),
             (StageKind::Duration, MessageNumber::Observation(0.002), none.clone())
         );
-        assert_eq!(said("people 4"), (StageKind::Value, MessageNumber::Observation(4.0), none));
-        assert_eq!(said("core 51.5 C zone=1").2, r#"unit="C",zone="1""#);
+        assert_eq!(content("people 4"), (StageKind::Value, MessageNumber::Observation(4.0), none));
+        assert_eq!(content("core 51.5 C zone=1").2, r#"unit="C",zone="1""#);
     }
 
     #[test]

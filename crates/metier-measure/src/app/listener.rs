@@ -1,8 +1,9 @@
-//! Listening to one run, by every way that was asked for.
+//! Receives application messages of one run from all configured sources.
 //!
-//! Everything is bound before the first instruction of the application, so that no message is missed; who belongs to the run
-//! is told later ([`RunMessageListener::open`]), and sockets wait in the kernel until then. A source that cannot be had is a
-//! reason in the record, never the end of the run.
+//! Everything is bound before the first instruction of the application, so that no message is
+//! missed. The members of the run become known later ([`RunMessageListener::admit_members`]); until then
+//! connections wait in the kernel. An unavailable source becomes a reason in the record and never
+//! ends the run.
 
 use std::fs;
 use std::io;
@@ -34,20 +35,21 @@ use crate::spec::ListenSources;
 
 /// Where a container sees the folder of [`RunMessageListener`].
 pub const CONTAINER_FOLDER: &str = "/metrics";
-/// The socket's name, which the Waggle class has built in.
+/// The socket's name; the Waggle class has it built in.
 pub const SOCKET_NAME: &str = "live_metrics.sock";
 pub const FIFO_NAME: &str = "lines";
 /// The name of pywaggle's log folder.
 pub const LOG_FOLDER_NAME: &str = "pywaggle";
-/// What the pipe holds, where the system allows it.
+/// Requested capacity of the pipe.
 const PIPE_BYTES: usize = 1 << 20;
-/// How often, and for how long, understanding steps back when somebody wants to look.
+/// How often, and for how long, the worker yields the lock when another thread waits for the
+/// intake.
 const MAX_YIELDS: u32 = 20;
 const YIELD_TIME: Duration = Duration::from_micros(50);
-/// Files are looked at this often.
+/// Poll interval of followed files.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Listening to one run.
+/// Receives the messages of one run.
 pub struct RunMessageListener {
     folder: PathBuf,
     ways: ListenSources,
@@ -57,7 +59,7 @@ pub struct RunMessageListener {
     pump: MessageReader<()>,
     worker: Option<JoinHandle<()>>,
     intake: Arc<Mutex<MessageIntake<()>>>,
-    /// Somebody waits to look at the intake.
+    /// Another thread waits for the intake's lock.
     is_wanted: Arc<AtomicBool>,
     scrapers: Vec<PageScraper>,
     rows: StageTimeline,
@@ -66,8 +68,9 @@ pub struct RunMessageListener {
 }
 
 impl RunMessageListener {
-    /// Binds everything below `folder`, which is made, must not exist yet, and is removed at the end. `elsewhere` is a log folder
-    /// that the application is told about already (`PYWAGGLE_LOG_DIR`); it is then followed from its end.
+    /// Binds all sources below `folder`, which must not exist yet; it is created here and removed
+    /// at the end. `elsewhere` is a log folder that the application already has from
+    /// `PYWAGGLE_LOG_DIR`; it is then followed from its end.
     pub fn start(
         ways: &ListenSources,
         folder: &Path,
@@ -76,7 +79,8 @@ impl RunMessageListener {
     ) -> io::Result<Self> {
         fs::create_dir(folder)?;
         let made = TempFolderGuard(Some(folder.to_path_buf()));
-        // A container's user may be anybody; on this host the folder above keeps others out.
+        // A container may run as any user; on this host the private parent folder keeps other users
+        // out.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
         let mut problems = Vec::new();
         let mut ports = Vec::new();
@@ -147,17 +151,18 @@ impl RunMessageListener {
         })
     }
 
-    /// Its folder, which a container gets as [`CONTAINER_FOLDER`].
+    /// The folder; a container sees it as [`CONTAINER_FOLDER`].
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The end of the pipe that a command inherits; its number is then told as `METIER_FD`.
+    /// The pipe end that a command inherits; `METIER_FD` carries its number.
     pub fn writer(&self) -> Option<BorrowedFd<'_>> {
         self.writer.as_ref().map(AsFd::as_fd)
     }
 
-    /// Variables that tell the application where we listen; `seen` is where it sees our folder.
+    /// Environment variables with the addresses of the sources; `seen` is the folder's path inside
+    /// the run.
     pub fn environment(&self, seen: &Path) -> Vec<(String, String)> {
         let mut variables = Vec::new();
         let mut tell = |name: &str, path: PathBuf| {
@@ -177,15 +182,16 @@ impl RunMessageListener {
         variables
     }
 
-    /// The application runs, and these are its processes: sockets are opened to them and pages are read. `process` is one of
-    /// them, whose network namespace `localhost` means.
+    /// Starts to accept the run's processes and to read its pages. `process` is a member;
+    /// `localhost` means its network namespace.
     pub fn admit_members(&mut self, members: MemberProcesses, process: Option<u32>, proc: &Path) {
         let is_private = self.is_private;
         let root = proc.to_path_buf();
         self.pump.admit_peers(Box::new(move |peer| match members.membership_of(&root, peer.pid) {
             RunMembership::Member => Some(()),
-            // Gone before we could look: a folder that is the run's own only members can reach, and elsewhere the user that we
-            // run as could do to the run what he likes anyway.
+            // The process ended before the check. Only members can reach the run's private folder.
+            // Elsewhere a process of this user is accepted: this user can manipulate the run
+            // anyway.
             RunMembership::Unknown if is_private || descriptor::is_own_user(peer.uid) => Some(()),
             _ => None,
         }));
@@ -208,12 +214,12 @@ impl RunMessageListener {
         self.rows.add_row(at, intake.sender(&()).map(|speaker| speaker.stages()).unwrap_or_default());
     }
 
-    /// Rows since the last call.
+    /// Takes the rows since the last call.
     pub fn take_rows(&mut self) -> Option<Series> {
         self.rows.take_rows()
     }
 
-    /// The last process is gone: reads what is left, and tells what was heard.
+    /// Called after the last process has ended: reads the rest and returns the record.
     pub fn finish(mut self, at: Duration) -> (AppRecord, Option<Series>) {
         self.stop();
         for scraper in std::mem::take(&mut self.scrapers) {
@@ -250,7 +256,7 @@ impl Drop for RunMessageListener {
     }
 }
 
-/// What an intake of one speaker has heard.
+/// The record of an intake with one sender.
 pub fn collect_record(
     intake: &MessageIntake<()>,
     strangers: u64,
@@ -271,20 +277,20 @@ pub fn collect_record(
     }
 }
 
-/// Understands what was read, and follows the log file.
+/// Parses queued messages and reads the followed log file.
 fn run_worker(
     queue: &MessageQueue<()>,
     intake: &Mutex<MessageIntake<()>>,
     is_wanted: &AtomicBool,
     mut follow: Option<FileFollower>,
 ) {
-    // Without a file there is nothing to look at now and then: sleep until something comes.
+    // Without a followed file no polling is needed: sleep until a message arrives.
     let longest = if follow.is_some() { FOLLOW_INTERVAL } else { Duration::from_secs(3600) };
     let mut looked = std::time::Instant::now();
     loop {
         let next = queue.pop(longest);
         let dropped = queue.take_dropped();
-        // Locks are not fair: in a flood whoever wants to look, the session in its loop, would wait for its end.
+        // Locks are not fair: in a flood of messages the session's loop would wait until its end.
         for _ in 0..MAX_YIELDS {
             if !is_wanted.load(Ordering::Relaxed) {
                 break;
@@ -292,10 +298,10 @@ fn run_worker(
             std::thread::sleep(YIELD_TIME);
         }
         let mut intake = lock_intake(intake);
-        dropped.iter().for_each(|(who, count)| intake.count_dropped(who, *count));
+        dropped.iter().for_each(|(sender, count)| intake.count_dropped(sender, *count));
         match &next {
             Ok(Some(block)) => {
-                parse_frames(&mut intake, &block.who, block.source, &block.frames, block.read_ns)
+                parse_frames(&mut intake, &block.sender, block.source, &block.frames, block.read_ns)
             }
             Ok(None) => {}
             Err(_) => {
@@ -312,11 +318,11 @@ fn run_worker(
     }
 }
 
-/// Reads what the followed file has gained.
+/// Reads the new content of the followed file.
 fn read_followed_file(follow: &mut FileFollower, intake: &mut MessageIntake<()>, is_last: bool) {
     loop {
         let mut frames = MessageFrames::default();
-        // A file that cannot be read now may be readable the next time.
+        // A file that is unreadable now may be readable at the next poll.
         let more = follow.read_messages(&mut frames).unwrap_or_default();
         if !more && is_last {
             follow.finish(&mut frames);
@@ -328,10 +334,10 @@ fn read_followed_file(follow: &mut FileFollower, intake: &mut MessageIntake<()>,
     }
 }
 
-/// Understands messages that came one way.
+/// Parses messages from one source.
 pub fn parse_frames<K: Eq + std::hash::Hash + Clone>(
     intake: &mut MessageIntake<K>,
-    who: &K,
+    sender: &K,
     source: StageSource,
     frames: &MessageFrames,
     read_ns: i64,
@@ -339,32 +345,32 @@ pub fn parse_frames<K: Eq + std::hash::Hash + Clone>(
     for text in frames.iter() {
         let understood = match source {
             StageSource::Pywaggle => {
-                pywaggle::parse_message(text).map(|message| intake.take_message(who, &message))
+                pywaggle::parse_message(text).map(|message| intake.take_message(sender, &message))
             }
             StageSource::Lines if !text.starts_with(b"{") => line_protocol::parse_line(text, read_ns)
-                .map(|message| message.iter().for_each(|message| intake.take_message(who, message))),
-            _ => socket::parse_messages(text, read_ns, |message| intake.take_message(who, &message)),
+                .map(|message| message.iter().for_each(|message| intake.take_message(sender, message))),
+            _ => socket::parse_messages(text, read_ns, |message| intake.take_message(sender, &message)),
         };
         if let Err(want) = understood {
-            intake.count_malformed(who, text, want);
+            intake.count_malformed(sender, text, want);
         }
     }
     for _ in 0..frames.too_long {
-        intake.count_malformed(who, b"a longer message", "at most 4 KiB a line, 64 KiB an object");
+        intake.count_malformed(sender, b"a longer message", "at most 4 KiB a line, 64 KiB an object");
     }
 }
 
-/// A pipe behind a name: our end to read, and one to be inherited.
+/// A named pipe: the end to read from, and the end to be inherited.
 fn open_line_pipe(path: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
     descriptor::make_fifo(path)?;
     let reader = descriptor::open_fifo(path)?;
-    // 64 KiB, which every pipe has, are enough below some million messages a second.
+    // 64 KiB, the default capacity, suffice below a million messages a second.
     let _ = descriptor::grow_pipe(reader.as_fd(), PIPE_BYTES);
     let writer = fs::OpenOptions::new().write(true).open(path)?;
     Ok((reader, writer.into()))
 }
 
-/// A folder that is removed again unless it is kept.
+/// A folder that is removed on drop unless it is released.
 struct TempFolderGuard(Option<PathBuf>);
 
 impl TempFolderGuard {
@@ -380,8 +386,11 @@ impl Drop for TempFolderGuard {
 }
 
 fn binding_problem(source: &str, path: &Path, error: &io::Error) -> (String, MissingReason) {
-    let reason = format!("{} cannot be made ({error})", path.display());
-    (source.to_string(), MissingReason::with_fix(reason, "choose another path, or end what listens there"))
+    let reason = format!("{} cannot be created ({error})", path.display());
+    (
+        source.to_string(),
+        MissingReason::with_fix(reason, "choose another path, or stop the process that listens there"),
+    )
 }
 
 fn scrape_problem(address: &str, problem: &str) -> (String, MissingReason) {

@@ -1,39 +1,40 @@
-//! Who may speak: processes of the run, told by what the kernel says of them, never by who came first.
+//! Decides which processes may send messages for a run, by the kernel's records of a process and
+//! never by order of arrival.
 
 use std::path::{Path, PathBuf};
 
 use metier_linux::cgroup::{CgroupMembership, RunCgroup};
 use metier_linux::proc_stat;
 
-/// How deep a family of processes may be.
+/// Maximum depth of a process's ancestry.
 const MAX_GENERATIONS: usize = 256;
 
 /// The processes that belong to a run.
 #[derive(Debug, Clone)]
 pub enum MemberProcesses {
-    /// Those in these control groups, or below them.
+    /// Processes in these control groups or below them.
     Groups(Vec<PathBuf>),
     /// This process and its descendants.
     Family(u32),
 }
 
-/// What the kernel says of a process that speaks.
+/// Whether a sending process belongs to the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunMembership {
     /// It belongs to the run.
     Member,
     Stranger,
-    /// It is gone, or not visible from here: nobody can tell.
+    /// The process has ended or is not visible from here.
     Unknown,
 }
 
 impl MemberProcesses {
-    /// Those of a run's group.
+    /// The processes of a run's control group.
     pub fn of_group(group: &RunCgroup) -> Self {
         Self::Groups(group.v1.values().chain(&group.v2).cloned().collect())
     }
 
-    /// Where a process stands; `proc` is usually `/proc`.
+    /// Classifies a process; `proc` is usually `/proc`.
     pub fn membership_of(&self, proc: &Path, pid: u32) -> RunMembership {
         if pid == 0 || !proc.join(pid.to_string()).exists() {
             return RunMembership::Unknown;
@@ -45,7 +46,7 @@ impl MemberProcesses {
                 if folders.any(|folder| groups.iter().any(|group| folder.starts_with(group))) {
                     return RunMembership::Member;
                 }
-                // A process that is ending has left its version 1 groups already.
+                // A process that is exiting has already left its cgroup v1 groups.
                 if is_ending(proc, pid) { RunMembership::Unknown } else { RunMembership::Stranger }
             }
             Self::Family(root) => {
@@ -84,7 +85,7 @@ mod tests {
             return;
         }
         assert_eq!(MemberProcesses::Groups(folders.clone()).membership_of(proc, own), RunMembership::Member);
-        let other = vec![folders[0].join("metier-nobody")];
+        let other = vec![folders[0].join("metier-absent")];
         assert_eq!(MemberProcesses::Groups(other).membership_of(proc, own), RunMembership::Stranger);
         assert_eq!(
             MemberProcesses::Groups(folders).membership_of(proc, u32::MAX - 1),

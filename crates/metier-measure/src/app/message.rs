@@ -1,7 +1,8 @@
-//! One thing that an application said: a name, a number, what kind of number it is.
+//! One application message: a name, a number and the kind of number.
 //!
-//! The Waggle wire does not carry the kind, so it is told from the name where the name is plain about it, and is
-//! `value` otherwise. An application can always say it (`kind` on the socket, the unit on a line).
+//! The Waggle wire does not carry the kind. It is then inferred from the name if that is
+//! unambiguous, and is `value` otherwise. An application can always state it (`kind` on the socket,
+//! the unit on a line).
 
 use std::borrow::Cow;
 
@@ -12,50 +13,50 @@ pub const MAX_NAME_BYTES: usize = 200;
 /// Longest labels of a stage as text, in bytes.
 pub const MAX_LABEL_BYTES: usize = 400;
 
-/// What the number of a message is.
+/// The number of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MessageNumber {
     /// One observation: a duration in seconds, a rate, any value.
     Observation(f64),
-    /// So many items more.
+    /// An increment of a counter.
     Increment(f64),
-    /// A counter that stands at this now; only its growth counts.
+    /// The current value of a counter; only its growth counts.
     CounterValue(f64),
 }
 
-/// One thing that an application said.
+/// One application message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppMessage<'a> {
     pub name: Cow<'a, str>,
     /// Its labels as `key="value",…`, sorted by key.
     pub labels: Cow<'a, str>,
-    /// What its numbers are.
+    /// The kind of its numbers.
     pub kind: StageKind,
     pub source: StageSource,
     pub number: MessageNumber,
-    /// When, in nanoseconds on the clock of its source; only differences are used. `None` where it is not known.
+    /// Time in nanoseconds on the source's clock, if known; only differences are used.
     pub at_ns: Option<i64>,
 }
 
-/// What is wrong with a name, if anything.
+/// The defect of a name, if it has one.
 pub fn find_name_defect(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         return Some("a name of 1 to 200 bytes");
     }
     if name.starts_with('@') {
-        return Some("a name that does not begin with @, which a moment does");
+        return Some("a name that does not begin with @, which marks a time");
     }
     name.chars().any(|c| c.is_control() || c.is_whitespace()).then_some("a name without blanks")
 }
 
-/// What a number of a message should be.
+/// Expected form of a message's number.
 pub const WANT_FINITE_NUMBER: &str = "a finite number as value";
 
-/// The kind of a stage by its name alone, and what to multiply its values by to have seconds.
+/// Infers the kind of a stage from its name, with the factor that converts its values to seconds.
 ///
-/// Names that end in a unit of time, or in `duration`, `latency` or `elapsed`, are durations; names that say
-/// `fps`, `rate`, `hz`, `throughput` or `per_second` are rates; anything else is a value. Names that end in `time` are
-/// durations unless they name a moment (`start_time`).
+/// Names that end in a unit of time, or in `duration`, `latency` or `elapsed`, are durations; names
+/// that contain `fps`, `rate`, `hz`, `throughput` or `per_second` are rates; all others are values.
+/// Names that end in `time` are durations unless they mean a moment (`start_time`).
 pub fn infer_kind(name: &str) -> (StageKind, f64) {
     let lower = name.to_ascii_lowercase();
     let mut words = lower.rsplit(['_', '.', '-', ':', '/']);
@@ -78,7 +79,7 @@ pub fn infer_kind(name: &str) -> (StageKind, f64) {
     }
 }
 
-/// How many seconds a unit of time is.
+/// Seconds per unit of time.
 pub fn seconds_per_unit(unit: &str) -> Option<f64> {
     Some(match unit {
         "s" | "sec" | "secs" | "seconds" => 1.0,
@@ -89,7 +90,8 @@ pub fn seconds_per_unit(unit: &str) -> Option<f64> {
     })
 }
 
-/// The kind that a word declares, and what to multiply by to have seconds: our words and the Waggle class's.
+/// The kind that a word declares, with the factor to seconds. Accepts metier's words and those of
+/// the Waggle class.
 pub fn parse_kind_word(word: &str) -> Option<(StageKind, f64)> {
     Some(match word {
         "duration" | "timer" => (StageKind::Duration, 1.0),
@@ -100,8 +102,8 @@ pub fn parse_kind_word(word: &str) -> Option<(StageKind, f64)> {
     })
 }
 
-/// Labels as `key="value",…`, sorted by key, with quotes, backslashes and line ends escaped. The error says what
-/// would be right.
+/// Formats labels as `key="value",…`, sorted by key, with quotes, backslashes and line ends
+/// escaped. The error describes what is expected.
 pub fn format_labels<'a>(
     pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<String, &'static str> {

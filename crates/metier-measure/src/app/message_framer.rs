@@ -1,14 +1,14 @@
-//! Cuts a stream of bytes into messages, wherever the stream itself was cut.
+//! Splits a byte stream into messages, independent of the sizes of the reads.
 //!
-//! Lines end at a newline. JSON messages end where their object closes, so that messages may follow each other with
-//! two newlines, one, or none; a message that never closes ends at a blank line, at a newline within a string, or
-//! before a line that begins with `{`, so that one bad message costs itself only. Longer messages than the limit are
-//! skipped to the next newline and counted.
+//! Lines end at a newline. A JSON message ends where its object closes, so messages may be
+//! separated by two newlines, one, or none. A message that never closes ends at a blank line, at a
+//! newline within a string, or before a line that begins with `{`, so that a malformed message
+//! affects no other. Messages beyond the size limit are skipped up to the next newline and counted.
 
-/// How messages follow each other.
+/// How messages are delimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameFormat {
-    /// One message a line.
+    /// One message per line.
     Lines,
     Json,
 }
@@ -22,12 +22,12 @@ impl FrameFormat {
     }
 }
 
-/// Whole messages, one behind the other.
+/// Complete messages, stored contiguously.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageFrames {
     bytes: Vec<u8>,
     ends: Vec<u32>,
-    /// Messages that were longer than the limit.
+    /// Messages beyond the size limit.
     pub too_long: u64,
 }
 
@@ -37,12 +37,12 @@ impl MessageFrames {
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start as usize..*end as usize])
     }
 
-    /// How many messages, those that were too long included.
+    /// Number of messages, including those beyond the size limit.
     pub fn count(&self) -> u64 {
         self.ends.len() as u64 + self.too_long
     }
 
-    /// Memory that they take.
+    /// Memory of the messages in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<u32>()
     }
@@ -64,14 +64,14 @@ pub struct MessageFramer {
     depth: u32,
     in_string: bool,
     escaped: bool,
-    /// The line so far has no character that is not a blank.
+    /// The current line has only blanks so far.
     blank_line: bool,
-    /// A character that opens no object came first: the message is not JSON and ends with its line.
+    /// The first character does not open an object: the message is not JSON and ends with its line.
     foreign: bool,
 }
 
 impl MessageFramer {
-    /// At the start of a stream.
+    /// A framer at the start of a stream.
     pub fn new(form: FrameFormat) -> Self {
         Self {
             form,
@@ -85,7 +85,7 @@ impl MessageFramer {
         }
     }
 
-    /// Takes the next bytes and gives the messages that end in them.
+    /// Consumes the next bytes and appends the messages that end in them to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut MessageFrames) {
         match self.form {
             FrameFormat::Lines => self.push_lines(bytes, out),
@@ -93,7 +93,7 @@ impl MessageFramer {
         }
     }
 
-    /// The stream is over: what has no end yet ends here.
+    /// End of the stream: an incomplete message ends here.
     pub fn finish(&mut self, out: &mut MessageFrames) {
         if !self.skipping {
             out.push(&self.part);

@@ -1,7 +1,7 @@
-//! What stands between reading and understanding: a queue of whole messages, bounded in bytes.
+//! A queue of whole messages between reading and parsing, bounded in bytes.
 //!
-//! Reading never waits for it. When it is full the messages are dropped and counted, so that an application never waits
-//! for us to understand what it says.
+//! The reader never waits for the queue. When it is full, messages are dropped and counted, so that
+//! an application never waits for the parser.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,17 +11,17 @@ use metier_types::{LockUnpoisoned, StageSource};
 
 use super::message_framer::MessageFrames;
 
-/// Bytes that may wait.
+/// Capacity in bytes.
 pub const MAX_QUEUED_BYTES: usize = 16 << 20;
-/// What a block costs beside its bytes.
+/// Memory overhead of a block in bytes.
 const BLOCK_OVERHEAD_BYTES: usize = 160;
 
-/// Messages of one speaker that were read together.
+/// Messages of one sender from one read.
 #[derive(Debug)]
 pub struct MessageBlock<K> {
-    pub who: K,
+    pub sender: K,
     pub source: StageSource,
-    /// When it was read, in nanoseconds since 1970.
+    /// Time of the read, in nanoseconds since 1970.
     pub read_ns: i64,
     pub frames: MessageFrames,
 }
@@ -42,21 +42,21 @@ pub struct MessageQueue<K> {
 }
 
 impl<K: Clone + PartialEq> MessageQueue<K> {
-    /// An empty one that holds so many bytes.
+    /// An empty queue with a capacity of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         let inside = QueueState { blocks: VecDeque::new(), bytes: 0, dropped: Vec::new(), closed: false };
         Self { inside: Mutex::new(inside), came: Condvar::new(), limit }
     }
 
-    /// Adds a block, or counts its messages as dropped. Never waits for room.
+    /// Adds a block, or counts its messages as dropped. Never blocks.
     pub fn push(&self, block: MessageBlock<K>) {
         let size = block.frames.memory_bytes() + BLOCK_OVERHEAD_BYTES;
         let mut inside = self.lock();
         if inside.bytes + size > self.limit {
             let count = block.frames.count();
-            match inside.dropped.iter_mut().find(|(who, _)| *who == block.who) {
+            match inside.dropped.iter_mut().find(|(sender, _)| *sender == block.sender) {
                 Some((_, dropped)) => *dropped += count,
-                None => inside.dropped.push((block.who, count)),
+                None => inside.dropped.push((block.sender, count)),
             }
             return;
         }
@@ -66,7 +66,7 @@ impl<K: Clone + PartialEq> MessageQueue<K> {
         self.came.notify_one();
     }
 
-    /// The next block; waits for one at most so long. `Err` when the queue is closed and empty.
+    /// The next block; waits at most `longest`. `Err` if the queue is closed and empty.
     pub fn pop(&self, longest: Duration) -> Result<Option<MessageBlock<K>>, QueueClosed> {
         let mut inside = self.lock();
         if inside.blocks.is_empty() && !inside.closed {
@@ -83,12 +83,12 @@ impl<K: Clone + PartialEq> MessageQueue<K> {
         }
     }
 
-    /// How many messages were dropped since the last call, by speaker.
+    /// Number of messages dropped since the last call, by sender.
     pub fn take_dropped(&self) -> Vec<(K, u64)> {
         std::mem::take(&mut self.lock().dropped)
     }
 
-    /// Nothing more will come.
+    /// Closes the queue for further blocks.
     pub fn close(&self) {
         self.lock().closed = true;
         self.came.notify_all();
@@ -111,7 +111,7 @@ mod tests {
     fn block(messages: usize) -> MessageBlock<u8> {
         let mut frames = MessageFrames::default();
         MessageFramer::new(FrameFormat::Lines).push("a 1\n".repeat(messages).as_bytes(), &mut frames);
-        MessageBlock { who: 1, source: StageSource::Lines, read_ns: 0, frames }
+        MessageBlock { sender: 1, source: StageSource::Lines, read_ns: 0, frames }
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! The thread that always empties sockets and pipes, so that an application never waits for us.
+//! The thread that drains sockets and pipes, so that an application never waits for metier.
 //!
-//! It reads, cuts into messages and puts them into the [`MessageQueue`]; it understands nothing and takes no lock for longer
-//! than a push. Connections are taken only when the door is open (before that it is not known who belongs to the
-//! run): until then they wait in the kernel. Where the system allows it the thread goes before others (it needs little), because
-//! the kernel keeps only some 280 small messages of a stream socket before the sender waits. While messages come fast it lets them gather for a moment, which saves
-//! the measured machine a wake-up for each.
+//! It reads, splits into messages and pushes them to the [`MessageQueue`]. It does not parse, and
+//! holds no lock for longer than a push. Connections are accepted only after the reader is opened,
+//! when the members of the run are known; until then they wait in the kernel. The thread raises its
+//! priority where the system allows it, because the kernel buffers only about 280 small messages of
+//! a stream socket before the sender blocks. Under load it lets messages gather for a moment, which
+//! saves a wake-up for each on the measured machine.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -22,36 +23,38 @@ use super::message_framer::{FrameFormat, MessageFramer, MessageFrames};
 use super::message_queue::{MessageBlock, MessageQueue};
 
 const MAX_CONNECTIONS: usize = 256;
-/// Bytes of one read.
+/// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
-/// Reads from one descriptor before the others get their turn.
+/// Consecutive reads from one descriptor before the next descriptor is served.
 const MAX_READS_PER_TURN: usize = 16;
-/// How long messages may gather: a stream socket holds some 280 small messages, a pipe of 1 MiB far more.
+/// How long messages may gather: a stream socket buffers about 280 small messages, a pipe of 1 MiB
+/// far more.
 const GATHER_SOCKET: Duration = Duration::from_micros(300);
 const GATHER_PIPE: Duration = Duration::from_millis(2);
-/// How long to rest when what is ready cannot be had.
+/// Pause when a ready descriptor cannot be served.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
-/// Longest that is read after the end: what was sent is in the kernel by then, a stranger may go on for ever.
+/// Time limit of the final read: everything sent is in the kernel by then, but a foreign sender may
+/// continue for ever.
 const FINAL_READ_LIMIT: Duration = Duration::from_secs(5);
 
-/// Says who somebody is that connects, or that he does not belong here.
+/// Maps a connecting peer to its sender; `None` if the peer does not belong to the run.
 pub type PeerAuthorizer<K> = Box<dyn Fn(SocketPeer) -> Option<K> + Send>;
 
-/// What is read from.
+/// A descriptor to read from.
 #[derive(Debug)]
 pub enum MessageInput<K> {
     Stream(UnixListener),
     Datagrams(UnixDatagram),
-    /// A pipe whose writers are known.
+    /// A pipe with a known sender.
     Pipe(OwnedFd, K),
 }
 
-/// What happened at the door.
+/// Counts of rejected connections and datagrams.
 #[derive(Debug, Default)]
 pub struct RejectionCounts {
-    /// Connections and datagrams of processes that do not belong here.
+    /// Connections and datagrams of processes that do not belong to the run.
     pub strangers: AtomicU64,
-    /// Connections beyond the number that is served at once.
+    /// Connections beyond the limit of simultaneous connections.
     pub refused: AtomicU64,
 }
 
@@ -68,7 +71,7 @@ pub struct MessageReader<K> {
 }
 
 impl<K: Clone + PartialEq + Send + 'static> MessageReader<K> {
-    /// Starts to empty pipes; sockets wait until the door is opened.
+    /// Starts to read pipes; sockets wait until the reader is opened.
     pub fn start(ports: Vec<MessageInput<K>>, queue: Arc<MessageQueue<K>>) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
@@ -88,12 +91,12 @@ impl<K: Clone + PartialEq + Send + 'static> MessageReader<K> {
         self.wake_thread(b'o');
     }
 
-    /// What happened at the door.
+    /// Counts of rejected connections and datagrams.
     pub fn rejections(&self) -> Arc<RejectionCounts> {
         self.shared.doorstep.clone()
     }
 
-    /// Reads what is there still, then ends and closes the queue.
+    /// Reads the remaining messages, then ends and closes the queue.
     pub fn stop(&mut self) {
         self.wake_thread(b's');
         if let Some(thread) = self.thread.take() {
@@ -103,7 +106,7 @@ impl<K: Clone + PartialEq + Send + 'static> MessageReader<K> {
     }
 
     fn wake_thread(&self, word: u8) {
-        // A thread that is gone needs no telling.
+        // If the thread has ended, the wake-up is not needed.
         let _ = io::Write::write(&mut &self.wake, &[word]);
     }
 }
@@ -120,17 +123,17 @@ impl<K> Drop for MessageReader<K> {
 struct StreamConnection<K> {
     stream: UnixStream,
     framer: MessageFramer,
-    who: K,
+    sender: K,
 }
 
-/// How a read went.
+/// Outcome of a read.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum ReadProgress {
     NoData,
     Some,
-    /// As much as one turn may take: there is more.
+    /// The limit of one pass was reached: more is available.
     MoreAvailable,
-    /// The other end is closed.
+    /// The peer has closed the connection.
     StreamClosed,
 }
 
@@ -152,7 +155,7 @@ impl<K: Clone + PartialEq> ReaderLoop<K> {
             let mut fds: Vec<RawFd> = vec![woken.as_raw_fd()];
             fds.extend(self.ports.iter().map(|port| match port {
                 MessageInput::Pipe(pipe, _) => pipe.as_raw_fd(),
-                // A negative descriptor is passed over.
+                // `poll` ignores negative descriptors.
                 MessageInput::Stream(door) if self.is_open => door.as_raw_fd(),
                 MessageInput::Datagrams(door) if self.is_open => door.as_raw_fd(),
                 _ => -1,
@@ -170,14 +173,15 @@ impl<K: Clone + PartialEq> ReaderLoop<K> {
             match self.read_ready(&mut buffer, &mut framers, ports, callers) {
                 ReadProgress::Some if self.callers.is_empty() => std::thread::sleep(GATHER_PIPE),
                 ReadProgress::Some => std::thread::sleep(GATHER_SOCKET),
-                // Something is ready but cannot be had, such as a connection when descriptors have run out.
+                // A descriptor is ready but cannot be served: for example no descriptors are left
+                // for a connection.
                 ReadProgress::NoData if ready[1..].contains(&true) => std::thread::sleep(RETRY_PAUSE),
                 _ => {}
             }
         }
     }
 
-    /// Everything that is there, once all writers are gone or at least done.
+    /// Reads the remaining messages after all writers have ended or finished.
     fn drain_all(&mut self, buffer: &mut [u8], framers: &mut [MessageFramer]) {
         let until = Instant::now() + FINAL_READ_LIMIT;
         loop {
@@ -190,19 +194,19 @@ impl<K: Clone + PartialEq> ReaderLoop<K> {
         for caller in &mut self.callers {
             let mut frames = MessageFrames::default();
             caller.framer.finish(&mut frames);
-            enqueue_frames(&self.shared.queue, &caller.who, StageSource::Socket, frames);
+            enqueue_frames(&self.shared.queue, &caller.sender, StageSource::Socket, frames);
         }
         self.callers.clear();
         for (port, framer) in self.ports.iter().zip(framers) {
-            if let MessageInput::Pipe(_, who) = port {
+            if let MessageInput::Pipe(_, sender) = port {
                 let mut frames = MessageFrames::default();
                 framer.finish(&mut frames);
-                enqueue_frames(&self.shared.queue, who, StageSource::Lines, frames);
+                enqueue_frames(&self.shared.queue, sender, StageSource::Lines, frames);
             }
         }
     }
 
-    /// One turn over everything that is ready.
+    /// One pass over all ready descriptors.
     fn read_ready(
         &mut self,
         buffer: &mut [u8],
@@ -222,8 +226,9 @@ impl<K: Clone + PartialEq> ReaderLoop<K> {
                 if !is_ready {
                     return false;
                 }
-                let StreamConnection { stream, framer, who } = caller;
-                let came = drain_descriptor(stream.as_fd(), framer, buffer, &queue, who, StageSource::Socket);
+                let StreamConnection { stream, framer, sender } = caller;
+                let came =
+                    drain_descriptor(stream.as_fd(), framer, buffer, &queue, sender, StageSource::Socket);
                 busiest = furthest_progress(busiest, came);
                 came == ReadProgress::StreamClosed
             })
@@ -235,9 +240,14 @@ impl<K: Clone + PartialEq> ReaderLoop<K> {
                 continue;
             }
             let came = match &self.ports[at] {
-                MessageInput::Pipe(pipe, who) => {
-                    drain_descriptor(pipe.as_fd(), &mut framers[at], buffer, &queue, who, StageSource::Lines)
-                }
+                MessageInput::Pipe(pipe, sender) => drain_descriptor(
+                    pipe.as_fd(),
+                    &mut framers[at],
+                    buffer,
+                    &queue,
+                    sender,
+                    StageSource::Lines,
+                ),
                 MessageInput::Stream(_) if self.is_open => self.accept_connections(at),
                 MessageInput::Datagrams(socket) if self.is_open => self.receive_datagrams(socket, buffer),
                 _ => ReadProgress::NoData,
@@ -247,7 +257,7 @@ impl<K: Clone + PartialEq> ReaderLoop<K> {
         busiest
     }
 
-    /// Lets in those who belong here.
+    /// Accepts connections of authorised peers.
     fn accept_connections(&mut self, at: usize) -> ReadProgress {
         let mut came = ReadProgress::NoData;
         for _ in 0..MAX_CONNECTIONS {
@@ -259,14 +269,14 @@ impl<K: Clone + PartialEq> ReaderLoop<K> {
                 doorstep.refused.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            let who =
+            let sender =
                 packet_socket::peer_credentials(stream.as_fd()).ok().and_then(|peer| self.authorize(peer));
-            match who {
-                Some(who) if stream.set_nonblocking(true).is_ok() => {
+            match sender {
+                Some(sender) if stream.set_nonblocking(true).is_ok() => {
                     self.callers.push(StreamConnection {
                         stream,
                         framer: MessageFramer::new(FrameFormat::Json),
-                        who,
+                        sender,
                     });
                 }
                 _ => {
@@ -284,14 +294,14 @@ impl<K: Clone + PartialEq> ReaderLoop<K> {
                 return came;
             };
             came = ReadProgress::Some;
-            let Some(who) = peer.and_then(|peer| self.authorize(peer)) else {
+            let Some(sender) = peer.and_then(|peer| self.authorize(peer)) else {
                 self.shared.doorstep.strangers.fetch_add(1, Ordering::Relaxed);
                 continue;
             };
             let (mut framer, mut frames) = (MessageFramer::new(FrameFormat::Json), MessageFrames::default());
             framer.push(&buffer[..length], &mut frames);
             framer.finish(&mut frames);
-            enqueue_frames(&self.shared.queue, &who, StageSource::Socket, frames);
+            enqueue_frames(&self.shared.queue, &sender, StageSource::Socket, frames);
         }
         ReadProgress::MoreAvailable
     }
@@ -315,22 +325,22 @@ fn furthest_progress(progress: ReadProgress, other: ReadProgress) -> ReadProgres
 
 fn enqueue_frames<K: Clone + PartialEq>(
     queue: &MessageQueue<K>,
-    who: &K,
+    sender: &K,
     source: StageSource,
     frames: MessageFrames,
 ) {
     if frames.count() > 0 {
-        queue.push(MessageBlock { who: who.clone(), source, read_ns: unix_time_ns(), frames });
+        queue.push(MessageBlock { sender: sender.clone(), source, read_ns: unix_time_ns(), frames });
     }
 }
 
-/// Reads what is there, at most a turn of it.
+/// Reads available bytes, at most the limit of one pass.
 fn drain_descriptor<K: Clone + PartialEq>(
     from: BorrowedFd<'_>,
     framer: &mut MessageFramer,
     buffer: &mut [u8],
     queue: &MessageQueue<K>,
-    who: &K,
+    sender: &K,
     source: StageSource,
 ) -> ReadProgress {
     let mut frames = MessageFrames::default();
@@ -361,6 +371,6 @@ fn drain_descriptor<K: Clone + PartialEq>(
             }
         }
     }
-    enqueue_frames(queue, who, source, frames);
+    enqueue_frames(queue, sender, source, frames);
     came
 }

@@ -1,15 +1,17 @@
-//! What applications say of themselves: how long a stage took, how many items, any number.
+//! Messages of applications about themselves: stage durations, counts of items, any number.
 //!
-//! Each way to say it is one file, and [`SOURCES`] is the list: the Waggle live [`socket`], [`pywaggle`]'s log folder, plain
-//! [`push_lines`], the application's own metrics page ([`scrape`]). What arrives is cut into messages ([`frame_at`]) by a
-//! thread that does nothing else ([`message_reader`]), waits in a bounded [`message_queue`], is understood, and ends in the [`intake`]: counts, sums
-//! and a [`histogram`] for each stage of each speaker. [`listener`] is all of it for one run, and [`observer`] makes an observer
-//! of it; what was heard in a pod of another machine is [`remote_app`]; live watching uses pump and intake with a speaker for each container or process.
+//! [`SOURCES`] lists the kinds of sources, one file each: the Waggle live [`socket`], [`pywaggle`]'s
+//! log folder, plain lines ([`line_protocol`]), the application's own metrics page ([`scrape`]). A
+//! dedicated thread ([`message_reader`]) splits the input into messages ([`message_framer`]). They wait
+//! in a bounded [`message_queue`], are parsed, and are aggregated by the [`intake`]: counts, sums and
+//! a [`histogram`] for each stage of each sender. [`listener`] combines these for one run, and
+//! [`observer`] makes it a run observer. [`remote_app`] handles applications on another machine. Live
+//! monitoring uses reader and intake with a sender for each container or process.
 //!
-//! - An application never waits for us: what comes too fast is dropped as whole messages, counted and shown.
-//! - Who speaks is told by the kernel's credentials ([`membership`]), never by order of arrival.
-//! - No bytes stop anything: what is not understood is counted, with a few examples and what would be right.
-//! - Memory is bounded, whatever is sent: messages in the queue, stages, speakers, connections, buckets.
+//! - An application never waits for metier: overload drops whole messages, which are counted and shown.
+//! - Senders are authorised by the kernel's credentials ([`membership`]), never by order of arrival.
+//! - No input stops the listener: malformed input is counted, with a few examples and the expected form.
+//! - Memory is bounded for any input: queued messages, stages, senders, connections, buckets.
 
 pub mod descriptor;
 pub mod file_follower;
@@ -44,7 +46,7 @@ pub use stage_stats::StageStats;
 
 use metier_types::StageSource;
 
-/// Every way to listen, with its word on the command line.
+/// All kinds of sources, with their names on the command line.
 pub const SOURCES: [(&str, StageSource); 4] = [
     ("socket", StageSource::Socket),
     ("pywaggle", StageSource::Pywaggle),

@@ -1,8 +1,7 @@
-//! Listening as one who looks on at a run: asked before the start, told who belongs to it, and heard before the record
-//! is finished.
+//! A run observer that receives application messages.
 //!
-//! Everything lives in a folder of the run's own below the session's private one. Its name tells whose it is, so that the next
-//! start removes what a killed predecessor left.
+//! Its files live in a folder of the run below the session's private folder. The folder's name
+//! contains the owner, so that the next start removes the folders of a killed process.
 
 use std::fs;
 use std::io;
@@ -21,16 +20,16 @@ use crate::{MeasureOptions, RunSpec};
 use metier_linux::cgroup::RunCgroup;
 use metier_linux::{KernelRoots, group_owner, wakeup};
 
-/// The number of the descriptor that a command inherits; shells take only one digit.
+/// Number of the descriptor that a command inherits; shells accept only one digit.
 const COMMAND_DESCRIPTOR: i32 = 3;
-/// Where a container sees our folder when [`CONTAINER_FOLDER`] is taken by a mount of the user.
+/// The folder's path in a container if a mount of the user occupies [`CONTAINER_FOLDER`].
 const FALLBACK_CONTAINER_FOLDER: &str = "/run/metier";
-/// Rows of the time line are not closer than this.
+/// Minimum distance of time line rows.
 const ROW_INTERVAL: Duration = Duration::from_millis(100);
-/// The variable by which pywaggle knows its log folder.
+/// The variable with pywaggle's log folder.
 const LOG_VARIABLE: &str = "PYWAGGLE_LOG_DIR";
 
-/// Listens to a run.
+/// Receives the application messages of a run.
 pub struct AppObserver {
     ways: ListenSources,
     above: PathBuf,
@@ -44,7 +43,7 @@ pub struct AppObserver {
 }
 
 impl AppObserver {
-    /// For one run; folders are made below the session's private one.
+    /// An observer for one run; its folders are created below the session's private folder.
     pub fn new(ways: &ListenSources, options: &MeasureOptions) -> Self {
         Self {
             ways: ways.clone(),
@@ -76,7 +75,7 @@ impl RunObserver for AppObserver {
         let own = || std::env::var_os(LOG_VARIABLE).filter(|_| is_command).map(PathBuf::from);
         let elsewhere = match given {
             Some(_) if !is_command && self.ways.pywaggle => {
-                let reason = format!("{LOG_VARIABLE} names a folder inside of the container");
+                let reason = format!("{LOG_VARIABLE} names a folder inside the container");
                 let fix = format!("leave {LOG_VARIABLE} out of the environment");
                 self.record.problems.push(("pywaggle".into(), MissingReason::with_fix(reason, fix)));
                 None
@@ -88,8 +87,9 @@ impl RunObserver for AppObserver {
         let listening = match self.start_listener(run, elsewhere.as_deref()) {
             Ok(listening) => listening,
             Err(error) => {
-                let reason = format!("nothing can be listened to in {} ({error})", self.above.display());
-                let fix = "set XDG_RUNTIME_DIR to a folder that can be written";
+                let reason =
+                    format!("no message source can be created in {} ({error})", self.above.display());
+                let fix = "set XDG_RUNTIME_DIR to a writable folder";
                 self.record.problems.push(("listening".into(), MissingReason::with_fix(reason, fix)));
                 return;
             }
@@ -122,7 +122,8 @@ impl RunObserver for AppObserver {
         let members = match (started.group, first) {
             (Some(group), _) => MemberProcesses::of_group(group),
             (None, Some(process)) => MemberProcesses::Family(process),
-            // Without a group the launcher, a child of ours, is above every process of the run.
+            // Without a control group, the launcher, a child of this process, is the ancestor of
+            // every process of the run.
             (None, None) => MemberProcesses::Family(std::process::id()),
         };
         let process = first.or_else(|| started.group.and_then(|group| group.list_members().first().copied()));
@@ -165,7 +166,7 @@ impl RunObserver for AppObserver {
     }
 }
 
-/// Removes folders whose owner is gone.
+/// Removes folders whose owner process has ended.
 fn remove_ownerless_folders(above: &Path, roots: &KernelRoots) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         if group_owner::has_dead_owner(roots, &entry.file_name().to_string_lossy()) {

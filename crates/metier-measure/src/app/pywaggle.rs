@@ -1,10 +1,11 @@
-//! pywaggle's log mode: with `PYWAGGLE_LOG_DIR` set, an unmodified plugin writes each message as a line of
-//! `data.ndjson` (`name`, `value`, `meta`, `timestamp`), and copies uploads into `uploads/`.
+//! pywaggle's log mode: with `PYWAGGLE_LOG_DIR` set, an unmodified plugin writes each message as a
+//! line of `data.ndjson` (`name`, `value`, `meta`, `timestamp`), and copies uploads into
+//! `uploads/`.
 //!
-//! `timeit` publishes nanoseconds under the name that the plugin gives; names with a part `duration` before the last, or
-//! that begin with `timeit.`, are taken as such. Texts and uploads are counted. Of `meta`, a few keys become labels.
-//! Times are local without a zone, and lose their dot and six digits when the microseconds are 0; only their differences
-//! are used.
+//! `timeit` publishes nanoseconds under the plugin's name for the value. Names with a part
+//! `duration` before the last, or that begin with `timeit.`, are treated as nanoseconds. Texts and
+//! uploads are counted. A few keys of `meta` become labels. Times are local without a zone, and
+//! lose their dot and six digits when the microseconds are 0; only their differences are used.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use super::message::{AppMessage, MessageNumber, format_labels, infer_kind};
 
 /// The file's name in the log folder.
 pub const DATA_FILE: &str = "data.ndjson";
-/// Keys of `meta` that become labels; others may have a new value in each message.
+/// Keys of `meta` that become labels; others may change with each message.
 const LABEL_KEYS: [&str; 5] = ["camera", "model", "sensor", "stage", "zone"];
 const WANTED_MESSAGE: &str = r#"{"name":…,"value":…,"meta":{…},"timestamp":"2026-01-31T12:00:00.000000000"}"#;
 
@@ -31,7 +32,7 @@ struct PywaggleLine<'a> {
     timestamp: Option<String>,
 }
 
-/// Understands one line. The error says what would be right.
+/// Parses one line. The error describes what is expected.
 pub fn parse_message(line: &[u8]) -> Result<AppMessage<'_>, &'static str> {
     let line: PywaggleLine<'_> = serde_json::from_slice(line).map_err(|_| WANTED_MESSAGE)?;
     let (kind, number) = match line.value.as_f64() {
@@ -42,7 +43,7 @@ pub fn parse_message(line: &[u8]) -> Result<AppMessage<'_>, &'static str> {
             let (kind, scale) = infer_kind(&line.name);
             (kind, MessageNumber::Observation(value * scale))
         }
-        // A label, a file: that it came is what can be counted.
+        // Texts and uploads have no number: count them.
         None if line.value.is_string() => (StageKind::Counter, MessageNumber::Increment(1.0)),
         None => return Err("a number or a text as value"),
     };
@@ -58,13 +59,14 @@ pub fn parse_message(line: &[u8]) -> Result<AppMessage<'_>, &'static str> {
     })
 }
 
-/// Whether a name is one of those under which `timeit` publishes nanoseconds.
+/// Whether `timeit` publishes nanoseconds under this name.
 fn is_timeit_name(name: &str) -> bool {
     let mut parts = name.rsplit('.').skip(1);
     name.starts_with("timeit.") || parts.any(|part| part == "duration")
 }
 
-/// Nanoseconds of `2026-01-31T12:00:00.123456789`, or of `2026-01-31T12:00:00789` where the microseconds were 0.
+/// Parses `2026-01-31T12:00:00.123456789`, or `2026-01-31T12:00:00789` if the microseconds were 0,
+/// to nanoseconds.
 fn parse_time_ns(text: &str) -> Option<i64> {
     let (whole, rest) = text.split_at_checked(19)?;
     let nanoseconds: i64 = match rest.strip_prefix('.') {

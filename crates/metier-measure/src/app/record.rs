@@ -1,4 +1,4 @@
-//! What was heard of an application during a run, as it goes into the run's record.
+//! The application's part of a run's record.
 
 use metier_types::{
     AppStage, IntakeSummary as Counts, Joules, MissingReason, Run, RunWarning, Seconds, StageKind,
@@ -10,21 +10,22 @@ pub struct AppRecord {
     /// The stages, without costs per item.
     pub stages: Vec<AppStage>,
     pub counts: Counts,
-    /// Processes that spoke but do not belong to the run.
+    /// Processes that sent messages but do not belong to the run.
     pub strangers: u64,
-    /// Connections beyond the number that is served at once.
+    /// Connections beyond the limit of simultaneous connections.
     pub refused: u64,
-    /// Stages whose quantiles come from a page's own buckets, by place in `stages`.
+    /// Indices in `stages` of those whose quantiles come from a scraped page's buckets.
     pub bucketed: Vec<usize>,
-    /// Sources that could not be listened to, with the reason.
+    /// Unavailable sources, with the reason.
     pub problems: Vec<(String, MissingReason)>,
 }
 
 impl AppRecord {
-    /// Puts it into the record, with costs per item. What the run used must be there already.
+    /// Writes the stages into the record, with costs per item. The run's resource use must be there
+    /// already.
     pub fn write_into(mut self, run: &mut Run) {
         for stage in &mut self.stages {
-            // A gauge is looked at now and then: how often says nothing about items.
+            // A gauge is sampled at intervals: its count is not a number of items.
             let items = stage.count as f64;
             if stage.kind == StageKind::Value || stage.count == 0 {
                 continue;
@@ -71,7 +72,7 @@ impl AppRecord {
         let counts = &self.counts;
         if counts.dropped > 0 {
             let text = format!(
-                "{} messages of the application came faster than they could be taken and were dropped; counts and rates are too low",
+                "{} messages of the application came faster than they could be processed and were dropped; counts and rates are too low",
                 counts.dropped
             );
             warn("dropped-messages", text);
@@ -84,8 +85,7 @@ impl AppRecord {
             );
         }
         if counts.beyond_limit > 0 {
-            let text =
-                format!("{} messages named stages beyond the number that is kept", counts.beyond_limit);
+            let text = format!("{} messages named stages beyond the maximum number", counts.beyond_limit);
             warn("many-stages", text);
         }
         if self.strangers > 0 {

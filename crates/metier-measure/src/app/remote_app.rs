@@ -1,11 +1,12 @@
-//! What an application on another machine says of itself: its pages, read from here while it runs, and what the ears of its pod
-//! heard, understood here after its end.
+//! Messages of an application on another machine: its pages, scraped from here while it runs, and
+//! the recording of its pod's listener, parsed here after its end.
 //!
-//! The ears' file is that of `metier-launch/src/ears.rs`, which says its form. It comes from another machine, so nothing in it is believed: lengths are
-//! checked, connections are bounded, and what makes no sense ends the reading with a reason.
+//! The recording is written by `metier-launch/src/app_listener.rs`, which documents its format. It
+//! comes from another machine and is not trusted: lengths are checked, connections are bounded, and
+//! inconsistent content ends the reading with a reason.
 //!
-//! The time line is made of the pages while they are read; where there are none, of what the ears heard, by when that came. It is never
-//! made of both: what came last would not be in the order of its rows.
+//! The time line comes from the pages as they are scraped; without pages, from the recording and
+//! its times. The two are never mixed, because the rows would be out of order.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -31,19 +32,19 @@ use crate::spec::ListenSources;
 
 /// The name of the file in the folder that the two containers share.
 pub const RECORDING_NAME: &str = "heard";
-/// What is missing where it did not come whole, after `stages.`.
+/// Name in `missing`, after `stages.`, of a recording that did not arrive completely.
 pub const PROBLEM_FIELD: &str = "relayed";
-/// How the file begins.
+/// First bytes of the recording.
 const FILE_MAGIC: &[u8; 16] = b"metier-heard-1\n\0";
 const MAX_RECORD_BYTES: usize = 1 << 17;
-/// Connections that are open at once.
+/// Maximum number of open connections.
 const MAX_CONNECTIONS: usize = 1024;
-/// Rows of the time line are not closer than this.
+/// Minimum distance of time line rows.
 const ROW_INTERVAL: Duration = Duration::from_millis(100);
-/// Rows that are made of what the ears heard.
+/// Maximum number of rows from the recording.
 const MAX_ROWS: u32 = 20_000;
 
-/// The letters by which the ears are told what to listen to; none of them: there is nothing that they could do.
+/// Letters that tell the pod's listener its sources; empty if it has none.
 pub fn source_letters(ways: &ListenSources) -> String {
     [(ways.socket, 's'), (ways.lines, 'l'), (ways.pywaggle, 'p')]
         .into_iter()
@@ -51,7 +52,7 @@ pub fn source_letters(ways: &ListenSources) -> String {
         .collect()
 }
 
-/// Variables that tell the application where the ears are.
+/// Environment variables with the addresses of the pod's listener.
 pub fn remote_environment(ways: &ListenSources) -> Vec<(String, String)> {
     let inside = Path::new(CONTAINER_FOLDER);
     let mut variables = Vec::new();
@@ -72,16 +73,16 @@ pub fn remote_environment(ways: &ListenSources) -> Vec<(String, String)> {
     variables
 }
 
-/// What was brought from the pod at its end.
+/// Files downloaded from the pod at its end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RemoteAppFiles<'a> {
     pub heard: Option<&'a Path>,
     pub log: Option<&'a Path>,
-    /// When the run began by the clock there, in nanoseconds since 1970, where that is known.
+    /// Start of the run by the remote clock, in nanoseconds since 1970, if known.
     pub began_ns: Option<i64>,
 }
 
-/// Takes what an application elsewhere says of itself.
+/// Aggregates the messages of a remote application.
 pub struct RemoteAppIntake {
     intake: Arc<Mutex<MessageIntake<()>>>,
     scrapers: Vec<PageScraper>,
@@ -106,7 +107,7 @@ impl RemoteAppIntake {
         }
     }
 
-    /// Reads a page from now on, by `get`, which is called from a thread of its own.
+    /// Starts to scrape a page through `get`, which is called from its own thread.
     pub fn scrape_page(
         &mut self,
         address: &str,
@@ -117,23 +118,24 @@ impl RemoteAppIntake {
         Ok(())
     }
 
-    /// Adds a row to the time line, where one is due.
+    /// Adds a row to the time line if it is due.
     pub fn add_row_if_due(&mut self, at: Duration) {
         if self.has_pages && at >= self.next_row {
             self.rows.add_row(
                 at,
-                lock_intake(&self.intake).sender(&()).map(|who| who.stages()).unwrap_or_default(),
+                lock_intake(&self.intake).sender(&()).map(|sender| sender.stages()).unwrap_or_default(),
             );
             self.next_row = at + ROW_INTERVAL;
         }
     }
 
-    /// Rows since the last call.
+    /// Takes the rows since the last call.
     pub fn take_rows(&mut self) -> Option<Series> {
         self.rows.take_rows()
     }
 
-    /// The application is gone: nothing is read any more. Gives the pages that never came, with the reason.
+    /// Stops scraping after the application has ended. Returns the pages that never answered, with
+    /// the reason.
     pub fn stop_scraping(&mut self, at: Duration) -> Vec<(String, String)> {
         let mut unread = Vec::new();
         for scraper in std::mem::take(&mut self.scrapers) {
@@ -148,7 +150,7 @@ impl RemoteAppIntake {
         unread
     }
 
-    /// Understands what was brought; the run took `wall`.
+    /// Parses the downloaded files; the run took `wall`.
     pub fn read_files(&mut self, brought: RemoteAppFiles<'_>, wall: Duration) {
         let mut intake = lock_intake(&self.intake);
         let mut rows =
@@ -164,7 +166,7 @@ impl RemoteAppIntake {
             let read = std::fs::File::open(path)
                 .and_then(|file| read_records(&mut io::BufReader::new(file), &mut intake, &mut rows));
             if let Err(error) = read {
-                let reason = format!("what was heard in the pod came back broken: {error}");
+                let reason = format!("the recording of the pod's messages is damaged: {error}");
                 self.problems.push((PROBLEM_FIELD.to_string(), MissingReason::without_fix(reason)));
             }
         }
@@ -183,17 +185,17 @@ impl RemoteAppIntake {
             }
         }
         if let Some(TimelineReplay { rows, .. }) = rows {
-            rows.add_row(wall, intake.sender(&()).map(|who| who.stages()).unwrap_or_default());
+            rows.add_row(wall, intake.sender(&()).map(|sender| sender.stages()).unwrap_or_default());
         }
     }
 
-    /// All that was heard.
+    /// Takes the record of all messages.
     pub fn take_record(&mut self) -> AppRecord {
         collect_record(&lock_intake(&self.intake), 0, 0, std::mem::take(&mut self.problems))
     }
 }
 
-/// Rows that are made afterwards, of what came when.
+/// Builds time line rows afterwards, from the recorded times.
 struct TimelineReplay<'a> {
     rows: &'a mut StageTimeline,
     began_ns: i64,
@@ -202,11 +204,11 @@ struct TimelineReplay<'a> {
 }
 
 impl TimelineReplay<'_> {
-    /// Something came at this moment: adds a row of what there was until then, where one is due.
+    /// Advances to the time of a message: adds a row with the state until then, if it is due.
     fn replay_until(&mut self, at_ns: i64, intake: &MessageIntake<()>) {
         let at = Duration::from_nanos(u64::try_from(at_ns.saturating_sub(self.began_ns)).unwrap_or(0));
         if at >= self.next {
-            self.rows.add_row(at, intake.sender(&()).map(|who| who.stages()).unwrap_or_default());
+            self.rows.add_row(at, intake.sender(&()).map(|sender| sender.stages()).unwrap_or_default());
             self.next = at + self.every;
         }
     }
@@ -221,7 +223,7 @@ fn read_records(
     intake: &mut MessageIntake<()>,
     rows: &mut Option<TimelineReplay<'_>>,
 ) -> io::Result<()> {
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "it has another form");
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "its format is unknown");
     let mut head = [0; 24];
     input.read_exact(&mut head)?;
     if head[..16] != FILE_MAGIC[..] {
@@ -326,13 +328,13 @@ mod tests {
         let rows = relaying.take_rows().unwrap();
         assert_eq!(rows.find_defect(), None);
         let count = rows.column("frames count").unwrap();
-        let told: Vec<(i64, Option<f64>)> = (0..rows.times.len())
+        let values: Vec<(i64, Option<f64>)> = (0..rows.times.len())
             .map(|at| (rows.times[at] / 1_000_000_000, count.values.value_at(at)))
             .collect();
-        // Each row has what there was before its moment; the last one has all.
+        // Each row holds the state before its moment; the last row holds everything.
         let mut want: Vec<(i64, Option<f64>)> = (2..=10).map(|s| (s, Some((s as f64 - 1.0) * 2.0))).collect();
         want.push((11, Some(20.0)));
-        assert_eq!(told, want);
+        assert_eq!(values, want);
     }
 
     #[test]
@@ -354,7 +356,7 @@ mod tests {
         };
         relaying.scrape_page("http://localhost:1/metrics", page).unwrap();
         relaying.scrape_page("http://localhost:2/metrics", || Err("refused".into())).unwrap();
-        // Asked once more: the page before has been taken.
+        // Wait for one more request: then the page before has been processed.
         while receiver.recv().unwrap() < 3 {}
         relaying.add_row_if_due(Duration::from_secs(1));
         let unread = relaying.stop_scraping(Duration::from_secs(2));

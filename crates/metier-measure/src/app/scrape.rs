@@ -1,9 +1,10 @@
-//! The application's own metrics page, read once a second.
+//! Scrapes the application's own metrics page once a second.
 //!
-//! Counters count by their growth between the first and the last read, histograms and summaries by that of their counts
-//! (quantiles then come from the page's own buckets), gauges give a value at each read. What client libraries say of
-//! themselves and their runtime (`process_*`, `go_*`, `python_*`, …) is left out. `localhost` means the application's own
-//! network namespace: the reading thread enters it.
+//! Counters contribute their growth between the first and the last scrape. Histograms and summaries
+//! contribute the growth of their counts; their quantiles come from the page's buckets. Gauges give
+//! a value per scrape. Families that client libraries add about themselves and their runtime
+//! (`process_*`, `go_*`, `python_*`, …) are left out. `localhost` means the application's own
+//! network namespace: the scraping thread enters it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -25,14 +26,14 @@ use super::stage_stats::ScrapedBuckets;
 use crate::http_get::{self as http, HttpPage, HttpUrl};
 
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between attempts before the first page has come.
+/// Time between attempts before the first successful scrape.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// What a page may be.
+/// Accepted content types of a page.
 pub const ACCEPT: &str = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5";
 /// Families that client libraries add by themselves.
 const RUNTIME_PREFIXES: [&str; 7] = ["process_", "go_", "python_", "promhttp_", "nodejs_", "jvm_", "scrape_"];
 
-/// A distribution as it stood when it was last read, and its buckets when they were first.
+/// A distribution at its last scrape, with its buckets at the first.
 #[derive(Debug, Default, Clone)]
 struct ScrapedDistribution {
     count: f64,
@@ -40,7 +41,7 @@ struct ScrapedDistribution {
     first: Vec<(f64, f64)>,
 }
 
-/// Turns pages into messages; remembers distributions between them.
+/// Converts pages to messages; stores distributions between scrapes.
 #[derive(Debug, Default)]
 pub struct ScrapeConverter {
     before: HashMap<String, ScrapedDistribution>,
@@ -50,7 +51,7 @@ impl ScrapeConverter {
     pub fn convert_page<K: Eq + Hash + Clone>(
         &mut self,
         intake: &mut MessageIntake<K>,
-        who: &K,
+        sender: &K,
         families: &[MetricFamily],
         at_ns: i64,
     ) {
@@ -59,9 +60,9 @@ impl ScrapeConverter {
         {
             match family.kind {
                 MetricKind::Histogram | MetricKind::Summary => {
-                    self.convert_distributions(intake, who, family, at_ns)
+                    self.convert_distributions(intake, sender, family, at_ns)
                 }
-                _ => convert_samples(intake, who, family, at_ns),
+                _ => convert_samples(intake, sender, family, at_ns),
             }
         }
     }
@@ -69,7 +70,7 @@ impl ScrapeConverter {
     fn convert_distributions<K: Eq + Hash + Clone>(
         &mut self,
         intake: &mut MessageIntake<K>,
-        who: &K,
+        sender: &K,
         family: &MetricFamily,
         at_ns: i64,
     ) {
@@ -108,8 +109,8 @@ impl ScrapeConverter {
             };
             let key = format!("{}\0{labels}", family.name);
             let before = self.before.get(&key);
-            let Some(tally) = intake.stage_mut(who, &message) else { continue };
-            // A smaller count than before: the application has started again.
+            let Some(tally) = intake.stage_mut(sender, &message) else { continue };
+            // A smaller count than before: the application has restarted.
             let restarted = before.is_some_and(|before| now.count < before.count);
             let first = match before {
                 Some(before) if !restarted => before.first.clone(),
@@ -137,7 +138,7 @@ impl ScrapeConverter {
 
 fn convert_samples<K: Eq + Hash + Clone>(
     intake: &mut MessageIntake<K>,
-    who: &K,
+    sender: &K,
     family: &MetricFamily,
     at_ns: i64,
 ) {
@@ -147,14 +148,14 @@ fn convert_samples<K: Eq + Hash + Clone>(
         }
         let Some(labels) = format_sample_labels(sample.labels.iter()) else { continue };
         let is_counter = family.kind == MetricKind::Counter;
-        // A gauge in seconds is not how long one item took: it stays a value.
+        // A gauge in seconds is not the duration of one item: it stays a value.
         let (kind, number) = match is_counter {
             true => (StageKind::Counter, MessageNumber::CounterValue(sample.value)),
             false => (StageKind::Value, MessageNumber::Observation(sample.value)),
         };
         let name = sample_name(sample);
         intake.take_message(
-            who,
+            sender,
             &AppMessage {
                 name: name.into(),
                 labels: labels.into(),
@@ -175,33 +176,34 @@ fn format_sample_labels<'a>(pairs: impl Iterator<Item = &'a (String, String)>) -
     format_labels(pairs.map(|(key, value)| (key.as_str(), value.as_str()))).ok()
 }
 
-/// How reading a page went.
+/// Result of scraping a page.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScrapeOutcome {
-    /// Pages that were read.
+    /// Successful scrapes.
     pub pages: u64,
-    /// Why the last attempt that failed did so.
+    /// Reason of the last failed attempt.
     pub problem: Option<String>,
 }
 
-/// The thread that reads a page.
+/// The thread that scrapes a page.
 #[derive(Debug)]
 pub struct PageScraper {
-    /// The address as it was given.
+    /// The address as given.
     pub address: String,
     stop: Sender<()>,
     thread: Option<JoinHandle<ScrapeOutcome>>,
 }
 
 impl PageScraper {
-    /// Starts to read; `process` is one of the application's, whose network namespace `localhost` means.
+    /// Starts scraping. `process` belongs to the application; `localhost` means its network
+    /// namespace.
     pub fn start<K: Eq + Hash + Clone + Send + 'static>(
         address: &str,
         url: HttpUrl,
         process: Option<u32>,
         proc: &Path,
         intake: Arc<Mutex<MessageIntake<K>>>,
-        who: K,
+        sender: K,
     ) -> std::io::Result<Self> {
         let namespace = process.filter(|_| url.is_local()).map(|pid| {
             let of = |process: &str| proc.join(process).join("ns/net");
@@ -211,7 +213,7 @@ impl PageScraper {
         });
         let mut entered = None;
         let get = move || {
-            // Once, and in the thread that reads.
+            // Enter the namespace once, in the scraping thread.
             let entered = entered.get_or_insert_with(|| match &namespace {
                 Some(Ok(Some(file))) => {
                     enter_network_namespace(file.as_fd()).map_err(|error| error.to_string())
@@ -224,20 +226,21 @@ impl PageScraper {
                 Err(error) => Err(format!("its network namespace cannot be entered: {error}")),
             }
         };
-        Self::start_with(address, get, intake, who)
+        Self::start_with(address, get, intake, sender)
     }
 
-    /// Starts to read a page that is had by `get`, from a thread of its own; the error says why it is not.
+    /// Scrapes through `get` in a thread of its own; an error of `get` is the reason of a failed
+    /// attempt.
     pub fn start_with<K: Eq + Hash + Clone + Send + 'static>(
         address: &str,
         mut get: impl FnMut() -> Result<HttpPage, String> + Send + 'static,
         intake: Arc<Mutex<MessageIntake<K>>>,
-        who: K,
+        sender: K,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
             .name("metier-scrape".into())
-            .spawn(move || run_scrape_loop(&mut get, &stopped, &intake, &who))?;
+            .spawn(move || run_scrape_loop(&mut get, &stopped, &intake, &sender))?;
         Ok(Self { address: address.to_string(), stop, thread: Some(thread) })
     }
 
@@ -251,7 +254,7 @@ fn run_scrape_loop<K: Eq + Hash + Clone>(
     get: &mut dyn FnMut() -> Result<HttpPage, String>,
     stopped: &Receiver<()>,
     intake: &Mutex<MessageIntake<K>>,
-    who: &K,
+    sender: &K,
 ) -> ScrapeOutcome {
     let mut reading = ScrapeConverter::default();
     let mut went = ScrapeOutcome::default();
@@ -265,7 +268,7 @@ fn run_scrape_loop<K: Eq + Hash + Clone>(
             Ok(page) => {
                 went.pages += 1;
                 let mut intake = intake.lock_unpoisoned();
-                reading.convert_page(&mut intake, who, &page.families, unix_time_ns());
+                reading.convert_page(&mut intake, sender, &page.families, unix_time_ns());
             }
             Err(problem) => went.problem = Some(problem),
         }

@@ -1,8 +1,10 @@
-//! The Waggle live socket: `{"<metric>": {"value": v, "timestamp": t}}` behind two newlines, on a unix stream.
+//! The Waggle live socket: `{"<metric>": {"value": v, "timestamp": t}}` behind two newlines, on a
+//! unix stream.
 //!
-//! Old applications work unchanged. Beyond that wire: several metrics in one object, a bare number instead of the inner
-//! object, `"kind"` beside the value (`duration`, `rate`, `value`, `count`, or the class's `timer`, `number`), lines of the
-//! line protocol, and datagrams to a second socket for senders that must never wait.
+//! Existing applications work unchanged. Extensions of that wire: several metrics in one object, a
+//! bare number instead of the inner object, `"kind"` beside the value (`duration`, `rate`, `value`,
+//! `count`, or the class's `timer`, `number`), lines of the line protocol, and datagrams to a
+//! second socket for senders that must never block.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,12 +20,12 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use super::line_protocol::{self, plausible_time_ns};
 use super::message::{AppMessage, MessageNumber, infer_kind, parse_kind_word};
 
-/// The longest path that fits into a socket's address.
+/// Maximum length of a path in a socket address.
 const MAX_ADDRESS_BYTES: usize = 107;
-/// What a message should be.
+/// Expected form of a message.
 const WANTED_MESSAGE: &str = r#"{"<metric>": {"value": <number>, "timestamp": <seconds>}}"#;
 
-/// Understands one message and hands on what it holds, all or nothing. The error says what would be right.
+/// Parses one message and emits its readings, all or none. The error describes what is expected.
 pub fn parse_messages<'a>(
     text: &'a [u8],
     read_ns: i64,
@@ -72,7 +74,7 @@ impl<'a> SocketReading<'a> {
     }
 }
 
-/// A text that is borrowed where it has no escapes.
+/// A string that is borrowed if it has no escapes.
 struct TextSeed;
 
 impl<'de> Visitor<'de> for TextSeed {
@@ -163,11 +165,11 @@ impl<'de> Visitor<'de> for ReadingSeed {
     }
 }
 
-/// The two sockets at a path. Their files stay until [`remove`].
+/// The stream and the datagram socket at a path. Their files stay until [`remove_sockets`].
 #[derive(Debug)]
 pub struct AppSockets {
     pub stream: UnixListener,
-    /// Applications send here without connecting.
+    /// Receives messages without a connection.
     pub datagrams: Option<UnixDatagram>,
 }
 
@@ -177,13 +179,13 @@ pub fn remove_sockets(path: &Path) {
     let _ = std::fs::remove_file(datagram_path(path));
 }
 
-/// The path of the datagram socket beside that of the stream.
+/// The path of the datagram socket beside that of the stream socket.
 pub fn datagram_path(stream: &Path) -> PathBuf {
     stream.with_extension("dgram")
 }
 
 impl AppSockets {
-    /// Binds both. A socket file that nobody listens at is taken over; one with a listener is an error.
+    /// Binds both sockets. A stale socket file is replaced; a socket with a listener is an error.
     pub fn bind(path: &Path) -> io::Result<Self> {
         remove_stale_socket(path)?;
         let stream = with_short_path(path, |short| UnixListener::bind(short))?;
@@ -202,15 +204,16 @@ impl AppSockets {
     }
 }
 
-/// Whoever sees the folder may speak; who is listened to is told by credentials.
+/// Lets every user with access to the folder connect; senders are then authorised by their
+/// credentials.
 fn allow_all_users(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))
 }
 
-/// Removes a socket file that nobody listens at.
+/// Removes a socket file without a listener.
 fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
-    let in_use = || io::Error::new(io::ErrorKind::AddrInUse, "something is there already");
+    let in_use = || io::Error::new(io::ErrorKind::AddrInUse, "the path is already in use");
     if !found.file_type().is_socket() {
         return Err(in_use());
     }
@@ -220,7 +223,8 @@ fn remove_stale_socket(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Calls with a path that fits into an address: a long one goes through a descriptor of its folder.
+/// Calls `call` with a path that fits into an address: a long path is replaced by one through a
+/// descriptor of its folder.
 fn with_short_path<T>(path: &Path, call: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= MAX_ADDRESS_BYTES {
         return call(path);
@@ -237,9 +241,9 @@ mod tests {
 
     use super::*;
 
-    type Said = (String, StageKind, MessageNumber, Option<i64>);
+    type ParsedReading = (String, StageKind, MessageNumber, Option<i64>);
 
-    fn all(text: &str) -> Result<Vec<Said>, &'static str> {
+    fn all(text: &str) -> Result<Vec<ParsedReading>, &'static str> {
         let mut found = Vec::new();
         parse_messages(text.as_bytes(), 1_700_000_000_000_000_000, |m| {
             found.push((m.name.into_owned(), m.kind, m.number, m.at_ns));

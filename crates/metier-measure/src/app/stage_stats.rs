@@ -1,4 +1,4 @@
-//! What is kept of one stage: everything that its record needs, and no message.
+//! Statistics of one stage: all that its record needs, and no messages.
 
 use metier_types::{AppStage, ExtraFields, StageKind, StageSource};
 
@@ -13,8 +13,7 @@ pub struct ScrapedBuckets {
 }
 
 impl ScrapedBuckets {
-    /// The value that a share `q` does not exceed, interpolated within its bucket; in the open last bucket its
-    /// lower bound.
+    /// The `q` quantile, interpolated within its bucket; in the open last bucket, its lower bound.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let total = self.cumulative.last().map(|(_, count)| *count).filter(|total| *total > 0)?;
         let rank = q.clamp(0.0, 1.0) * total as f64;
@@ -32,40 +31,41 @@ impl ScrapedBuckets {
     }
 }
 
-/// Upper bounds, in seconds, below which durations are counted exactly, as they come.
+/// Upper bounds in seconds; durations are counted exactly for each of them on arrival.
 pub const DURATION_BOUNDS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// What is kept of one stage.
+/// Statistics of one stage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageStats {
     pub name: String,
     /// Its labels as text.
     pub labels: String,
-    /// What its numbers are.
+    /// The kind of its numbers.
     pub kind: StageKind,
     pub source: StageSource,
-    /// How many values, or by how much a counter grew.
+    /// Number of values, or the growth of a counter.
     pub count: f64,
     /// The sum of the values.
     pub sum: f64,
     pub last: f64,
-    /// Values by size; of counters it is empty.
+    /// Distribution of the values; empty for counters.
     pub histogram: LogHistogram,
-    /// Durations by the first of [`DURATION_BOUNDS`] that they do not exceed; those beyond the last are in none. Others have none.
+    /// Count of durations per bucket of [`DURATION_BOUNDS`]; those beyond the last bound are in
+    /// none. `None` for other kinds.
     bounded: Option<Box<[u64; DURATION_BOUNDS.len()]>>,
-    /// Quantiles of a scraped histogram come from here.
+    /// Buckets of a scraped histogram, which then give the quantiles.
     pub buckets: Option<ScrapedBuckets>,
-    /// How much came after the first moment, for the rate.
+    /// Count after the first message, for the rate.
     after_first: f64,
-    /// First and last moment, in nanoseconds of the source's clock.
+    /// Time of the first and the last message, in nanoseconds of the source's clock.
     moments: Option<(i64, i64)>,
-    /// What a counter stood at when it was last seen.
+    /// Last value of a counter.
     stood: Option<f64>,
 }
 
 impl StageStats {
-    /// An empty one for the stage of this message.
+    /// Empty statistics for the stage of this message.
     pub fn new(message: &AppMessage<'_>) -> Self {
         Self {
             name: message.name.to_string(),
@@ -84,7 +84,7 @@ impl StageStats {
         }
     }
 
-    /// Takes a message of this stage.
+    /// Adds a number of this stage.
     pub fn add_number(&mut self, number: MessageNumber, at_ns: Option<i64>) {
         let items = match number {
             MessageNumber::Observation(value) => {
@@ -102,7 +102,7 @@ impl StageStats {
                 items
             }
             MessageNumber::CounterValue(now) => {
-                // A counter that falls has started again from nothing.
+                // A decreasing counter has restarted from zero.
                 let grown = match self.stood {
                     Some(before) if now >= before => now - before,
                     Some(_) => now,
@@ -125,8 +125,8 @@ impl StageStats {
         }
     }
 
-    /// Takes a histogram as it was scraped now: growth of count and sum since the scrape before, and the buckets
-    /// grown since the first.
+    /// Adds a scraped histogram: growth of count and sum since the last scrape, growth of the
+    /// buckets since the first.
     pub fn add_histogram(&mut self, grown: f64, sum: f64, buckets: ScrapedBuckets, at_ns: i64) {
         self.add_number(MessageNumber::Increment(grown), Some(at_ns));
         self.sum += sum;
@@ -136,7 +136,7 @@ impl StageStats {
         self.buckets = Some(buckets);
     }
 
-    /// How many durations were at most each of [`DURATION_BOUNDS`]: exact, and never less than before.
+    /// Number of durations at or below each of [`DURATION_BOUNDS`]: exact and monotonic.
     pub fn cumulative_durations(&self) -> impl Iterator<Item = (f64, u64)> {
         let counts = self.bounded.as_deref().copied().unwrap_or_default();
         DURATION_BOUNDS.into_iter().zip(counts).scan(0, |sum, (bound, count)| {
@@ -145,14 +145,14 @@ impl StageStats {
         })
     }
 
-    /// Items per second, from counts: what came after the first moment, over the time since.
+    /// Items per second: the count after the first message over the time since then.
     pub fn rate(&self) -> Option<f64> {
         let (first, last) = self.moments?;
         let seconds = last.checked_sub(first)? as f64 * 1e-9;
         (seconds > 0.0).then(|| self.after_first / seconds)
     }
 
-    /// The stage as it stands in a record; costs per item come later.
+    /// The stage for a record; costs per item are added later.
     pub fn to_stage(&self) -> AppStage {
         let is_counter = self.kind == StageKind::Counter;
         let of_values = |value: Option<f64>| value.filter(|v| !is_counter && v.is_finite());

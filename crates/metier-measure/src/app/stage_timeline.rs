@@ -1,7 +1,7 @@
 //! The time line of an application's stages: the series `app`.
 //!
-//! Of each stage a count so far, and beside it the time so far (durations) or the last value (others). Stages beyond the
-//! number of columns are in the record, not in the picture.
+//! Each stage has a column with its count so far, and one with its total time so far (durations) or
+//! its last value (others). Stages beyond the number of columns are in the record only.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::stage_stats::StageStats;
 pub const SERIES_NAME: &str = "app";
 const MAX_COLUMNS: usize = 64;
 
-/// Rows that have not been handed on yet.
+/// Rows that have not been taken yet.
 #[derive(Debug)]
 pub struct StageTimeline {
     series: Series,
@@ -23,7 +23,7 @@ impl StageTimeline {
         Self { series: Series::new(run, SERIES_NAME) }
     }
 
-    /// Adds a row with what is known now; nothing where there is no stage yet.
+    /// Adds a row with the current state; no row while there is no stage.
     pub fn add_row(&mut self, at: Duration, stages: &[StageStats]) {
         let headings: Vec<StageColumn> = stages.iter().flat_map(stage_columns).take(MAX_COLUMNS).collect();
         if headings.is_empty() {
@@ -43,7 +43,7 @@ impl StageTimeline {
         }
     }
 
-    /// The rows since the last call.
+    /// Takes the rows since the last call.
     pub fn take_rows(&mut self) -> Option<Series> {
         if self.series.times.is_empty() {
             return None;
@@ -71,7 +71,7 @@ struct StageColumn {
 }
 
 impl StageColumn {
-    /// An empty column with this heading; the rows before it are absent.
+    /// A column with this heading; its rows so far are absent.
     fn to_column(&self, rows: usize) -> SeriesColumn {
         SeriesColumn {
             name: self.name.clone(),

@@ -1,4 +1,4 @@
-//! Listening as a whole, with real sockets, pipes and files.
+//! Tests of the whole listener, with real sockets, pipes and files.
 
 use std::io::Write;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -49,7 +49,7 @@ fn stage<'a>(record: &'a AppRecord, name: &str) -> &'a AppStage {
 #[test]
 fn messages_on_the_socket_count_however_they_are_cut_and_joined() {
     let mut scene = scene(&ALL);
-    // Connected, sent and closed before anybody was let in: nothing is lost.
+    // A client that connected, sent and closed before the listener was opened loses nothing.
     let mut early = UnixStream::connect(scene.folder.join(SOCKET_NAME)).unwrap();
     early.write_all(b"{\"inference_time\": {\"value\": 0.5, \"timestamp\": 1}}\n\n").unwrap();
     drop(early);
@@ -93,8 +93,8 @@ fn datagrams_and_lines_on_the_socket_are_taken_too() {
 #[test]
 fn strangers_are_refused_and_counted() {
     let mut scene = scene(&ALL);
-    let nobody = MemberProcesses::Groups(vec!["/no/such/group".into()]);
-    scene.listening.admit_members(nobody, None, Path::new("/proc"));
+    let outsiders = MemberProcesses::Groups(vec!["/no/such/group".into()]);
+    scene.listening.admit_members(outsiders, None, Path::new("/proc"));
     let mut stream = UnixStream::connect(scene.folder.join(SOCKET_NAME)).unwrap();
     let _ = stream.write_all(b"{\"fps\": 30}\n\n");
     let sender = UnixDatagram::unbound().unwrap();
@@ -173,7 +173,7 @@ fn rows_of_the_time_line_show_what_came_while_it_came() {
 fn a_way_that_cannot_be_had_is_a_reason_and_the_others_work() {
     let above = tempfile::tempdir().unwrap();
     let taken = above.path().join("taken");
-    std::fs::write(&taken, "somebody's file").unwrap();
+    std::fs::write(&taken, "a foreign file").unwrap();
     let ways = ListenSources { socket_path: Some(taken.clone()), ..ALL };
     let listening =
         RunMessageListener::start(&ways, &above.path().join("listen"), RunId::new(), None).unwrap();
@@ -182,5 +182,5 @@ fn a_way_that_cannot_be_had_is_a_reason_and_the_others_work() {
     let (record, _) = listening.finish(Duration::ZERO);
     assert_eq!(record.problems[0].0, "socket");
     assert_eq!(record.counts.messages, 1);
-    assert_eq!(std::fs::read_to_string(&taken).unwrap(), "somebody's file");
+    assert_eq!(std::fs::read_to_string(&taken).unwrap(), "a foreign file");
 }

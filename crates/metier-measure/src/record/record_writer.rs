@@ -1,4 +1,4 @@
-//! Writes figures into a record: each with its quality, or with the reason why it is not there.
+//! Writes figures into a record, each with its quality or the reason why it is missing.
 
 use metier_types::{
     Bytes, ExtraFields, Joules, MissingReason, NetworkUse, Run, Seconds, ValueQuality, Watts,
@@ -7,10 +7,10 @@ use metier_types::{
 use crate::instruments::HostInstruments;
 use crate::run_facts::RunFacts;
 
-/// Writes values with their quality, or the reason why they are missing.
+/// Writes values with their quality or the reason why they are missing.
 pub(super) struct RecordWriter<'a> {
     pub run: &'a mut Run,
-    /// How far the group's counters can be trusted.
+    /// Quality of the control group's counters.
     pub totals: ValueQuality,
 }
 
@@ -34,7 +34,7 @@ impl RecordWriter<'_> {
 
     pub(super) fn write_cpu(&mut self, facts: &RunFacts) {
         let totals = &facts.totals;
-        // Without a group's account, what `wait4` knows.
+        // `wait4` stands in for missing control group counters.
         let waited = facts.end.used.filter(|_| totals.cpu.is_none());
         let quality = if waited.is_some() { ValueQuality::Estimated } else { self.totals };
         let cpu = totals.cpu.or(waited.map(|used| Seconds::from_micros(used.user_us + used.system_us)));
@@ -53,7 +53,8 @@ impl RecordWriter<'_> {
             |r| &mut r.summary.cpu_system_seconds,
             system,
         );
-        // What wait4 says is complete when its CPU time is that of the group: nobody escaped it.
+        // The usage of wait4 is complete if its CPU time equals the group's: then no process
+        // escaped it.
         let complete =
             if self.is_wait_complete(facts) { ValueQuality::Exact } else { ValueQuality::Estimated };
         let switches =
@@ -61,8 +62,9 @@ impl RecordWriter<'_> {
         self.set_value("cpu.voluntary_switches", complete, |r| &mut r.cpu.voluntary_switches, switches.0);
         self.set_value("cpu.involuntary_switches", complete, |r| &mut r.cpu.involuntary_switches, switches.1);
         if facts.end.used.is_none() {
-            let missing =
-                MissingReason::without_fix("only who waits for a process is told of its context switches");
+            let missing = MissingReason::without_fix(
+                "context switches are reported only to the parent that waits for a process",
+            );
             self.note_missing("cpu.voluntary_switches", missing.clone());
             self.note_missing("cpu.involuntary_switches", missing);
         }
@@ -94,7 +96,7 @@ impl RecordWriter<'_> {
                 }
             }
         } else if cpu.is_none() {
-            let missing = MissingReason::without_fix("the control group was gone before it could be read");
+            let missing = MissingReason::without_fix("the control group vanished before it could be read");
             for name in ["cpu_seconds", "cpu_user_seconds", "cpu_system_seconds"] {
                 self.note_missing(&format!("summary.{name}"), missing.clone());
             }
@@ -109,7 +111,7 @@ impl RecordWriter<'_> {
         }
     }
 
-    /// Whether the descendants that were waited for account for all CPU time, to within a hundredth or 10 ms.
+    /// Whether the waited-for descendants account for all CPU time, to within 1 % or 10 ms.
     fn is_wait_complete(&self, facts: &RunFacts) -> bool {
         let waited = facts.end.used.map(|used| (used.user_us + used.system_us) as f64 / 1e6);
         let both = facts.totals.cpu.zip(waited);
@@ -130,14 +132,14 @@ impl RecordWriter<'_> {
                     Some(peak),
                 );
                 if totals.is_peak_foreign {
-                    let reason =
-                        "the high-water mark is of the engine's own start-up, so the run's is at most that";
-                    let fix = "Linux 6.12 lets it be set back";
+                    let reason = "the high-water mark includes the engine's own start-up, so the run's is at most that";
+                    let fix = "Linux 6.12 can reset it";
                     self.note_missing("memory.kernel_peak", MissingReason::with_fix(reason, fix));
                 }
             }
             None => {
-                // The sum over processes as sampled, or the kernel's mark of the largest one: whichever is more.
+                // The larger of the sampled sum over processes and the kernel's high-water mark of
+                // the largest one.
                 let value = facts.walker.peak_resident.map(Bytes).max(largest);
                 if value.is_none() {
                     let reason = "neither a group with memory nor a process could be read";
@@ -149,7 +151,7 @@ impl RecordWriter<'_> {
                     |r| &mut r.summary.peak_memory_bytes,
                     value,
                 );
-                let reason = "no memory controller for the run; this is the largest process, or the largest sum that a sample saw";
+                let reason = "no memory controller for the run; this is the largest process, or the largest sum in a sample";
                 self.note_missing("memory.kernel_peak", MissingReason::with_fix(reason, "`metier doctor` shows how to get a control group with memory accounting; memory.peak needs Linux 5.19"));
             }
         }
@@ -200,14 +202,14 @@ impl RecordWriter<'_> {
     }
 
     pub(super) fn write_io(&mut self, facts: &RunFacts) {
-        // wait4 counts blocks of 512 bytes when a page is dirtied or read, so buffered writes are in it; the
-        // version 1 block controller would miss them.
+        // wait4 counts blocks of 512 bytes when a page is dirtied or read, which includes buffered
+        // writes; the cgroup v1 block controller would miss them.
         let waited = facts.end.used.map(|used| {
             let complete =
                 if self.is_wait_complete(facts) { ValueQuality::Exact } else { ValueQuality::Estimated };
             (used.blocks_in * 512, used.blocks_out * 512, complete)
         });
-        // Without a parent that waits, the kernel's word at the end of each process, else what walks saw.
+        // Without wait4, the kernel's event at the end of each process, else the samples of walks.
         let watched = || Some((facts.watch.as_ref().ok()?.storage_bytes()?, ValueQuality::Exact));
         let walked = || Some((facts.walker.storage_traffic()?, ValueQuality::Sampled));
         let counted = || watched().or_else(walked).map(|((read, written), quality)| (read, written, quality));
@@ -219,7 +221,7 @@ impl RecordWriter<'_> {
             }
             None => {
                 let missing =
-                    MissingReason::without_fix("no process of the run could be asked for its traffic");
+                    MissingReason::without_fix("the traffic of the run's processes could not be read");
                 self.note_missing("summary.read_bytes", missing.clone());
                 self.note_missing("summary.written_bytes", missing);
             }
@@ -243,7 +245,7 @@ impl RecordWriter<'_> {
                     "version 1 of control groups charges buffered writes to the root group; see summary.written_bytes",
                 ),
                 _ => MissingReason::with_fix(
-                    "the io controller is not handed down to the run",
+                    "the io controller is not delegated to the run",
                     "for a user's session: systemctl edit user@.service, [Service] Delegate=cpu io memory pids",
                 ),
             };
@@ -270,7 +272,7 @@ impl RecordWriter<'_> {
         if called.is_none() {
             self.note_missing(
                 "io.call_read_bytes",
-                MissingReason::without_fix("no process lived long enough to be asked"),
+                MissingReason::without_fix("no process lived long enough to be read"),
             );
         }
     }
@@ -309,7 +311,7 @@ impl RecordWriter<'_> {
                     Some(watch.total()),
                 );
                 if !watch.has_statistics() {
-                    let reason = "the kernel sends no task statistics to us, so what each process used is as last sampled";
+                    let reason = "the kernel sends no task statistics to metier, so each process's use is as last sampled";
                     self.note_missing(
                         "processes.cpu_seconds",
                         MissingReason::with_fix(
@@ -320,7 +322,7 @@ impl RecordWriter<'_> {
                 }
             }
             other => {
-                // The main process existed whether or not a sample caught it.
+                // The main process existed even if no sample saw it.
                 let seen = facts.walker.process_count().max(1);
                 self.set_value(
                     "summary.processes",
@@ -331,8 +333,8 @@ impl RecordWriter<'_> {
                 let missing = match other {
                     Err(missing) => missing.clone(),
                     Ok(_) => MissingReason::with_fix(
-                        "the kernel's process events do not speak of this process namespace",
-                        "run metier outside of the container",
+                        "the kernel's process events do not cover this process namespace",
+                        "run metier outside the container",
                     ),
                 };
                 let reason = format!("processes between two samples are not listed: {}", missing.reason);
@@ -356,7 +358,7 @@ impl RecordWriter<'_> {
             None => self.note_missing(
                 "network",
                 MissingReason::with_fix(
-                    "the run shares the host's network namespace, whose counters speak of everybody",
+                    "the run shares the host's network namespace, whose counters cover all processes",
                     "run it in a namespace of its own, for example with `ip netns exec`",
                 ),
             ),
@@ -386,8 +388,9 @@ impl RecordWriter<'_> {
     }
 }
 
-/// Kills for want of memory, and how good the figure is. A version 1 parent does not count for its children, and the container's own group may
-/// be gone before it is read: then the engine knows of one, and nobody of more.
+/// Number of out-of-memory kills, with its quality. A cgroup v1 parent does not count those of its
+/// children, and the container's own group may be gone before it is read: then the engine reports
+/// one kill at most.
 fn count_oom_kills(
     counted: Option<u64>,
     is_told: bool,

@@ -16,7 +16,7 @@ use metier_linux::cgroup::{CgroupMembership, RunCgroup, limit, systemd_scope};
 use metier_linux::process_events::ProcessRoot;
 use metier_linux::{KernelRoots, group_owner};
 
-/// Starts a launcher and makes the group; the command waits for its start.
+/// Starts a launcher and creates the control group; the command waits for its start.
 pub(crate) fn prepare_command(
     roots: &KernelRoots,
     program: &LauncherProgram,
@@ -84,7 +84,7 @@ impl RunningTarget for CommandTarget {
     }
 }
 
-/// The best group that can be had for the run.
+/// Finds the best available control group for the run.
 fn find_group(
     roots: &KernelRoots,
     spec: &RunSpec,
@@ -102,7 +102,7 @@ fn find_group(
                 lesser.iter_mut().for_each(RunCgroup::remove_folders);
                 return Ok(scope);
             }
-            // Why systemd gave none is what the user can do something about.
+            // The reason why systemd gave none is the one that the user can fix.
             (Err(missing), Err(_)) => return Err(missing),
             (Err(_), Ok(_)) => {}
         }
@@ -110,9 +110,9 @@ fn find_group(
     group
 }
 
-/// Whether a better group may be had from systemd: there is none, or one that does not account memory.
+/// Whether systemd may offer a better group: there is none, or one that does not account memory.
 fn needs_scope(group: &Result<RunCgroup, MissingReason>) -> bool {
-    // SAFETY: takes nothing, cannot fail.
+    // SAFETY: takes no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     let lacks = group.as_ref().map_or(true, |group| group.v1.is_empty() && !group.has_v2_memory());
     lacks && !is_root

@@ -1,34 +1,37 @@
-//! A run that somebody else started and looks after: a pod's container, whose control group a kubelet made.
+//! A run that another component started and supervises: a pod's container, whose control group a
+//! kubelet created.
 //!
-//! The one who looks after it keeps a [`Voice`] and says what happens; [`crate::MeasureSession::measure_foreign`] listens, reads
-//! the group, and writes the record as for any other run. Nothing of the group is changed or removed here.
+//! The supervisor holds a [`ForeignReporter`] and reports events;
+//! [`crate::MeasureSession::measure_foreign`] receives them, reads the group, and writes the record
+//! as for any other run. The group is not changed or removed here.
 //!
 //! ```no_run
-//! use metier_measure::runner::foreign::{Foreign, Said};
-//! use metier_measure::{NoRecorder, Session, Spec};
-//! # fn example(session: &mut Session, spec: &Spec) -> Result<(), metier_measure::Error> {
-//! let (mut pod, voice) = Foreign::new()?;
+//! use metier_measure::runner::foreign_run::{ForeignEvent, ForeignRun};
+//! use metier_measure::{MeasureSession, NoRecorder, RunSpec};
+//! # fn example(session: &mut MeasureSession, spec: &RunSpec) -> Result<(), metier_measure::Error> {
+//! let (mut pod, reporter) = ForeignRun::new()?;
 //! // The container's main process on this host: its start and its groups are read from /proc.
-//! pod.found(4711);
-//! // Asked when the time limit is reached or the user interrupts: delete the pod, or signal its processes.
-//! pod.on_climb(Box::new(|rung| println!("asked to stop, from {rung:?}")));
+//! pod.attach_process(4711);
+//! // Called at the time limit or on an interrupt: delete the pod, or signal its processes.
+//! pod.on_stop_request(Box::new(|rung| println!("stop requested from {rung:?}")));
 //! std::thread::spawn(move || {
-//!     // … wait for the container's end, as the cluster tells it, then:
-//!     voice.say(Said::MainEnded { status: 0 << 8, time_ns: None });
-//!     voice.say(Said::Gone(Default::default()));
+//!     // … wait for the container's end, as reported by the cluster, then:
+//!     reporter.send_event(ForeignEvent::MainEnded { status: 0 << 8, time_ns: None });
+//!     reporter.send_event(ForeignEvent::Gone(Default::default()));
 //! });
-//! let finished = session.measure(spec, pod.prepared(), &mut NoRecorder, &mut [])?;
+//! let finished = session.measure_foreign(spec, pod.into_prepared_run(), &mut NoRecorder, &mut [])?;
 //! println!("{:?}", finished.run.summary.cpu_seconds);
 //! # Ok(()) }
 //! ```
 //!
-//! Where the run is on another machine nothing is found here: leave out `found`, and fill the record's figures from
-//! what the cluster says in an [`crate::observer::RunObserver::finish`]. Where it never starts, do not begin to measure:
-//! [`crate::MeasureSession::unstarted`] keeps a record that says why.
+//! For a run on another machine, leave out `attach_process`, and write the cluster's figures into
+//! the record in [`crate::RunObserver::on_finish`]. If the run never starts, do not begin to
+//! measure: [`crate::MeasureSession::record_unstarted`] stores a record with the reason.
 //!
-//! A group that vanishes with its container (the kubelet removes it within a second or so) is read at every sample
-//! and once more when `MainEnded` is said, so say it at once; what was read last is what the record has, as `sampled`.
-//! Prefer the group of the whole pod ([`ForeignRun::set_group`]), which stays a little longer.
+//! A group that vanishes with its container (the kubelet removes it within about a second) is read
+//! at every sample and once more on `MainEnded`, so report that at once. The record has the last
+//! values, as `sampled`. Prefer the group of the whole pod ([`ForeignRun::set_group`]), which
+//! exists slightly longer.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -43,23 +46,24 @@ use metier_linux::cgroup::{CgroupMembership, CgroupTotals, GroupFolders, RunCgro
 use metier_linux::process_events::ProcessRoot;
 use metier_linux::{KernelRoots, wakeup};
 
-/// What the one who looks after the run has to say.
+/// Events that the supervisor of a run reports.
 #[derive(Debug, Clone)]
 pub enum ForeignEvent {
     /// The main process ended.
     MainEnded {
         /// As `wait` gives it: the exit code times 256, or the signal.
         status: i32,
-        /// When, by the monotonic clock ([`metier_linux::next_wake::monotonic_ns`]); else now.
+        /// Time by the monotonic clock ([`metier_linux::wakeup::monotonic_ns`]); by default now.
         time_ns: Option<u64>,
     },
-    /// The ladder reached this signal.
+    /// The signal ladder sent this signal.
     Rung(i32),
-    /// Nothing of it is left. The last word.
+    /// No process is left. The last event.
     Gone(TargetOutcome),
 }
 
-/// Speaks for a run that somebody else looks after. Dropping it without [`Said::Gone`] means that it was lost sight of.
+/// Reports the events of a run to its session. Dropping it without [`ForeignEvent::Gone`] means
+/// that contact was lost.
 pub struct ForeignReporter {
     sender: Sender<(ForeignEvent, u64)>,
     bell: Arc<OwnedFd>,
@@ -67,7 +71,7 @@ pub struct ForeignReporter {
 
 impl ForeignReporter {
     pub fn send_event(&self, event: ForeignEvent) {
-        // A session that has stopped listening needs nothing any more.
+        // A session that no longer receives needs no events.
         let _ = self.sender.send((event, wakeup::monotonic_ns()));
         wakeup::signal_event(&self.bell);
     }
@@ -80,10 +84,10 @@ impl Drop for ForeignReporter {
     }
 }
 
-/// Hands over the files that a run left. The error says what is missing.
+/// Emits the files that a run produced. The error states what is missing.
 pub type FileExporter = Box<dyn FnMut(&mut FileSink<'_>) -> Result<(), String>>;
 
-/// A run that somebody else looks after.
+/// A run that another component supervises.
 pub struct ForeignRun {
     receiver: Receiver<(ForeignEvent, u64)>,
     bell: Arc<OwnedFd>,
@@ -93,14 +97,14 @@ pub struct ForeignRun {
     folders: Option<GroupFolders>,
     pids: Vec<u32>,
     started_ns: Option<u64>,
-    /// What the record is to say of it: image, pod, limits.
+    /// Facts for the record: image, pod, limits.
     pub about: TargetFacts,
-    /// What the group had used already and is not the run's own.
+    /// Use of the group before the run; it is subtracted.
     pub baseline: Option<CgroupTotals>,
 }
 
 impl ForeignRun {
-    /// A run of which nothing is known yet, and the voice of the one who looks after it.
+    /// An empty run, with the reporter for its supervisor.
     pub fn new() -> Result<(Self, ForeignReporter), Error> {
         let fail = |reason| Error::System { doing: "making an event descriptor", reason };
         let bell = Arc::new(wakeup::create_event().map_err(fail)?);
@@ -121,8 +125,9 @@ impl ForeignRun {
         Ok((foreign, ForeignReporter { sender, bell }))
     }
 
-    /// Its main process on this host: it is followed, its start is the start of the run, and its control groups are
-    /// what is read, unless [`ForeignRun::set_group`] says otherwise. False where there is no such process.
+    /// Attaches the main process on this host: its end is watched, its start is the start of the
+    /// run, and its control groups are read unless [`ForeignRun::set_group`] names others. False if
+    /// the process does not exist.
     pub fn attach_process(&mut self, pid: u32) -> bool {
         let roots = KernelRoots::default();
         let Some(started) = crate::process_walker::process_start_ns(&roots.proc, pid) else { return false };
@@ -139,22 +144,23 @@ impl ForeignRun {
         self.folders = Some(folders);
     }
 
-    /// When it started by the monotonic clock, where that is known better than from its process.
+    /// Sets the start by the monotonic clock, if it is known better than from its process.
     pub fn set_start(&mut self, monotonic_ns: u64) {
         self.started_ns = Some(monotonic_ns);
     }
 
-    /// Who is asked to end it, and from which rung of the ladder on.
+    /// Sets the function that ends the run; it gets the rung at which the ladder starts.
     pub fn on_stop_request(&mut self, climb: Box<dyn FnMut(SignalRung) + Send>) {
         self.climb = Some(climb);
     }
 
-    /// Who hands over the files that it left. Without anybody there are none, and the record says so.
+    /// Sets the function that exports the run's files. Without one there are none, and the record
+    /// says so.
     pub fn on_export_files(&mut self, files: FileExporter) {
         self.files = Some(files);
     }
 
-    /// As [`crate::MeasureSession::measure_foreign`] takes it.
+    /// Converts it for [`crate::MeasureSession::measure_foreign`].
     pub fn into_prepared_run(mut self) -> PreparedRun {
         let group = self.folders.take().map(RunCgroup::from_existing).ok_or_else(|| {
             MissingReason::without_fix(
@@ -213,10 +219,10 @@ impl RunningTarget for ForeignRun {
     }
 
     fn export_files(&mut self, _: &[String], sink: &mut FileSink<'_>) -> Option<Result<(), String>> {
-        // Never those of this host, where a file of the same name may lie.
+        // Never files of this host, which may have a file with the same name.
         Some(match &mut self.files {
             Some(files) => files(sink),
-            None => Err("its files cannot be seen from here, so none was kept".into()),
+            None => Err("its files are not accessible from here, so none was kept".into()),
         })
     }
 

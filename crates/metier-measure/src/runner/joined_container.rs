@@ -1,18 +1,19 @@
-//! A container whose first process is our launcher: somebody else (a kubelet) makes the container, the launcher in it
-//! comes to our [`Door`], and from there on it is like any command below a launcher.
+//! A container whose first process is metier's launcher. Another component (a kubelet) creates the
+//! container, the launcher in it connects to metier's [`LauncherEndpoint`], and is then used like the
+//! launcher of a command.
 //!
-//! The door is a folder that the container sees through a mount: in it the launcher's program, which needs no
-//! libraries, and a socket. The launcher waits for its orders, so the container's control group is there and can
-//! be read before the first instruction of the command; and it stays until told, so the group, the files and
-//! the exit status are there after the last. What the runtime spent in the group before, and what the launcher itself
-//! spends, is not the run's.
+//! The endpoint is a folder that is mounted into the container, with the launcher's program, which
+//! needs no libraries, and a socket. The launcher waits for its orders, so the container's control
+//! group can be read before the first instruction of the command. It stays until released, so group,
+//! files and exit status are available after the last instruction. The previous use of the runtime in
+//! the group, and the launcher's own use, are not part of the run.
 //!
-//! Who comes is known by the kernel's word (the credentials of the socket), and only one may come: a second
-//! container with the same mount is turned away.
+//! A launcher is authorised by the socket's kernel credentials, and only one is accepted: a second
+//! container with the same mount is rejected.
 //!
-//! Limits: the command is not process 1 of its container but a child of it, as with `docker run --init`. The group's
-//! memory peak is made to begin anew on version 1; version 2 has no way to, so there the peak may be that of the
-//! runtime's start (about 10 MB) where the run itself used less.
+//! Limits: the command is not process 1 of its container but a child of it, as with `docker run
+//! --init`. The group's memory peak is reset on cgroup v1. Version 2 offers no reset here, so its peak
+//! may be that of the runtime's start (about 10 MB) if the run itself used less.
 
 use std::fs::{self, File};
 use std::io;
@@ -31,36 +32,37 @@ use metier_linux::cgroup::{CgroupMembership, CgroupTotals, GroupFolders, RunCgro
 use metier_linux::process_events::ProcessRoot;
 use metier_linux::{KernelRoots, packet_socket, wakeup};
 
-/// The launcher's file in the folder of a door.
+/// The launcher's file in the folder of a [`LauncherEndpoint`].
 pub const LAUNCHER_NAME: &str = "launch";
-/// The socket in the folder of a door.
+/// The socket's file in the folder of a [`LauncherEndpoint`].
 pub const SOCKET_NAME: &str = "socket";
 
-/// Where launchers in containers come to.
+/// The endpoint that launchers in containers connect to.
 #[derive(Debug)]
 pub struct LauncherEndpoint {
     folder: PathBuf,
     socket: OwnedFd,
 }
 
-/// The launcher's program, for a place that no door leads to; its way of working there is `--pod`.
+/// The launcher's program, for containers that no folder can be mounted into; it is then run with
+/// `--pod`.
 pub fn launcher_program() -> &'static [u8] {
     launcher::PROGRAM
 }
 
 impl LauncherEndpoint {
-    /// Puts the launcher's program into a folder, which is made where it is not there.
+    /// Writes the launcher's program into a folder, which is created if needed.
     pub fn install_launcher(folder: &Path) -> Result<(), Error> {
-        let fail = |reason| Error::Launcher { doing: "putting it where a container sees it", reason };
+        let fail = |reason| Error::Launcher { doing: "writing its program into the mounted folder", reason };
         fs::create_dir_all(folder).map_err(fail)?;
-        // Whoever the container runs as.
+        // The container may run as any user.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).map_err(fail)?;
         let program = folder.join(LAUNCHER_NAME);
         fs::write(&program, launcher::PROGRAM).map_err(fail)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(fail)
     }
 
-    /// Opens the door in a folder that [`Door::prepare`] has made.
+    /// Listens in a folder that [`LauncherEndpoint::install_launcher`] has prepared.
     pub fn listen(folder: &Path) -> Result<Self, Error> {
         let fail = |reason| Error::Launcher { doing: "opening a socket for it", reason };
         let path = folder.join(SOCKET_NAME);
@@ -74,13 +76,13 @@ impl LauncherEndpoint {
         &self.folder
     }
 
-    /// Becomes readable when somebody is at the door.
+    /// Readable when a launcher has connected.
     pub fn descriptor(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Lets in whoever is there, if the process is one of which this is true of its control groups: a path that
-    /// contains the words. Everybody else is turned away.
+    /// Accepts the connected launcher if the path of one of its control groups contains one of `words`
+    /// (any launcher if `words` is empty). Others are rejected.
     pub fn accept_launcher(&self, roots: &KernelRoots, words: &[&str]) -> Option<JoinedContainer> {
         let (socket, peer) = packet_socket::accept(self.socket.as_fd()).ok()?;
         let pid = Some(peer.pid).filter(|pid| *pid > 0)?;
@@ -104,24 +106,24 @@ impl Drop for LauncherEndpoint {
     }
 }
 
-/// A container that waits for its start.
+/// A container whose launcher waits for the start.
 pub struct JoinedContainer {
     launcher: LauncherProcess,
     roots: KernelRoots,
-    /// What the record is to say of it: image, pod, limits.
+    /// Facts for the record: image, pod, limits.
     pub about: TargetFacts,
-    /// What is to run, for words about it.
+    /// Name of the program, for messages.
     pub program: Option<String>,
     lost: bool,
 }
 
 impl JoinedContainer {
-    /// The launcher on this host; the command is below it.
+    /// The launcher's PID on this host; the command is below it.
     pub fn pid(&self) -> u32 {
         self.launcher.pid()
     }
 
-    /// As [`crate::MeasureSession::measure_foreign`] takes it.
+    /// Converts it for [`crate::MeasureSession::measure_foreign`].
     pub fn into_prepared_run(mut self) -> PreparedRun {
         let place = CgroupMembership::read(&self.roots.proc, &self.pid().to_string());
         let group = RunCgroup::from_existing(GroupFolders { v2: place.v2, v1: place.v1 });
@@ -157,9 +159,9 @@ impl RunningTarget for JoinedContainer {
             TargetReport::Failed { stage, errno } => {
                 let program = self.program.as_deref().unwrap_or("its command");
                 let error = start_error(program, stage, errno);
-                format!("its image does not have what it is to run: {error}")
+                format!("its image does not contain the program: {error}")
             }
-            _ => "its container went away as it was to start".to_string(),
+            _ => "its container disappeared at its start".to_string(),
         };
         Err(Error::Unstarted { detail, about: Box::default(), stop: None })
     }
@@ -171,7 +173,7 @@ impl RunningTarget for JoinedContainer {
     fn next_report(&mut self) -> TargetReport {
         match self.launcher.next_report() {
             TargetReport::Lost => {
-                // The first process of a container is gone, and with it everything in there.
+                // The first process of the container has ended, and with it all others.
                 self.lost = true;
                 TargetReport::Gone { stuck: 0, time_ns: wakeup::monotonic_ns(), own_cpu_ns: 0, used: None }
             }
@@ -204,8 +206,9 @@ impl RunningTarget for JoinedContainer {
     }
 }
 
-/// Hands over files as a process with this root and working directory sees them. A thread goes there to look, so
-/// that links in the container lead to places in the container and never to ours.
+/// Emits files as a process with this root and working directory sees them. A thread enters that
+/// root, so that symbolic links in the container resolve inside the container and never on this
+/// host.
 fn export_container_files(
     root: &Path,
     cwd: &Path,
@@ -255,10 +258,11 @@ fn export_container_files(
     })
 }
 
-/// Gives the calling thread another root and working directory, for as long as it lives.
+/// Changes root and working directory of the calling thread until its end.
 fn enter_root(root: &File, cwd: &File) -> io::Result<()> {
     let done = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: descriptors are open and the string is NUL-terminated; the thread has its own view after the first call.
+    // SAFETY: the descriptors are open and the string is NUL-terminated; the first call gives the
+    // thread its own file system attributes.
     unsafe {
         done(libc::unshare(libc::CLONE_FS))?;
         done(libc::fchdir(root.as_raw_fd()))?;
@@ -273,7 +277,7 @@ mod tests {
 
     #[test]
     fn links_in_a_container_lead_nowhere_outside_of_it() {
-        // SAFETY: takes nothing, cannot fail.
+        // SAFETY: takes no arguments and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
             eprintln!("SKIP: not root, so no other root can be entered");
             return;

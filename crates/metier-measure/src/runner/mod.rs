@@ -1,9 +1,9 @@
-//! What runs, as one family.
+//! Targets of a measurement.
 //!
-//! [`command`] is a program of this host below our launcher, [`container`] one of an engine, [`foreign_run`] a
-//! control group that somebody else made and looks after (a kubelet), [`from_socket`] a container of somebody else's with our
-//! launcher in it. Adding one is a file here and a line in
-//! [`crate::session`].
+//! [`command`] is a program of this host below metier's launcher, [`container`] a container of an
+//! engine, [`foreign_run`] a control group that another component created and supervises (a
+//! kubelet), [`joined_container`] a container of another component with metier's launcher in it. A
+//! new target is a file here and a line in [`crate::session`].
 
 pub mod command;
 pub mod container;

@@ -1,5 +1,6 @@
-//! A run between its first instruction and the end of its last process: one thread that waits for reports, signals,
-//! somebody's wish to stop, and the next sample. Nothing is polled faster than the user asked for.
+//! The loop between a run's first instruction and the end of its last process. One thread waits for
+//! reports, signals, stop requests and the next sample. It polls nothing more often than the user
+//! asked for.
 
 use std::time::Duration;
 
@@ -19,18 +20,18 @@ use metier_linux::process_events::ProcessWatch;
 use metier_linux::signals::{ReceivedSignal, StopSignals};
 use metier_linux::wakeup::{monotonic_ns, wait_readable};
 
-/// The host's state is read this often.
+/// Interval of host state samples.
 const HOST_INTERVAL: Duration = Duration::from_secs(1);
-/// Samples are handed to the store this often; what a kill can lose.
+/// Interval of writes to the store; a kill loses at most this much.
 const CHUNK_INTERVAL: Duration = Duration::from_millis(900);
-/// The parts of memory are read at most this often.
+/// Minimum interval of memory part samples.
 const MEMORY_PARTS_INTERVAL: Duration = Duration::from_millis(200);
-/// How often power is read that has no counter of energy.
+/// Interval of power readings for meters without an energy counter.
 const POWER_INTERVAL: Duration = Duration::from_millis(200);
-/// Process events are collected this often on a quiet host.
+/// Interval of process event collection on a quiet host.
 const EVENTS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Moments of the next things to do, from the start of the run.
+/// Due times of the next actions, since the start of the run.
 #[derive(Default)]
 pub(super) struct SampleSchedule {
     sample: Duration,
@@ -41,11 +42,11 @@ pub(super) struct SampleSchedule {
     events: Duration,
 }
 
-/// What a group that may vanish said last.
+/// Last counters of a control group that may vanish.
 #[derive(Default)]
 pub(super) struct LastSeen {
     totals: CgroupTotals,
-    /// Whether that was after its last process.
+    /// Whether they were read after its last process had ended.
     saw_end: bool,
     pub throttling: Option<(u64, u64)>,
 }
@@ -68,7 +69,7 @@ pub(super) struct SampleLoop<'a, 'b> {
     pub interrupts: Vec<Duration>,
     /// Wait status and end of the main process.
     pub main: Option<(i32, u64)>,
-    /// Whether the group may vanish at any moment.
+    /// Whether the control group may vanish at any moment.
     pub is_fleeting: bool,
     pub has_own_limit: bool,
     pub last: LastSeen,
@@ -79,7 +80,7 @@ impl SampleLoop<'_, '_> {
         Duration::from_nanos(monotonic_ns().saturating_sub(self.started_ns))
     }
 
-    /// Waits until every process is gone.
+    /// Waits until every process has ended.
     pub(super) fn run_until_gone(
         &mut self,
         spec: &RunSpec,
@@ -89,11 +90,12 @@ impl SampleLoop<'_, '_> {
         self.next.chunk = CHUNK_INTERVAL;
         loop {
             let now = self.elapsed();
-            // On the way of the last sample before it is due, rather than waking up for it.
+            // Together with a sample before it is due, which saves a wake-up.
             let is_sample = now >= self.next.sample;
             if now >= self.next.events || (is_sample && now + spec.interval > self.next.events) {
                 let messages: u64 = self.watch.iter_mut().map(|watch| watch.drain()).sum();
-                // The sockets hold some ten thousand messages; a busy host is looked at more often.
+                // The sockets hold about ten thousand messages; read them more often on a busy
+                // host.
                 let hurry = (messages / 100).clamp(1, 10) as u32;
                 self.next.events = now + EVENTS_INTERVAL / hurry;
             }
@@ -139,7 +141,7 @@ impl SampleLoop<'_, '_> {
         }
     }
 
-    /// Ends the run when its time is up, or what is left of it when the main process is over.
+    /// Ends the run at its time limit, or its remaining processes after the main process has ended.
     fn enforce_time_limits(&mut self, spec: &RunSpec, now: Duration) {
         if self.log.stopped != StopReason::NotStopped {
             return;
@@ -154,7 +156,7 @@ impl SampleLoop<'_, '_> {
         self.body.escalate(SignalRung::Interrupt);
     }
 
-    /// When there is something to do next.
+    /// Time of the next action.
     fn next_wake(&self, spec: &RunSpec) -> Duration {
         let mut wake = self.next.sample;
         if self.watch.is_some() {
@@ -171,8 +173,9 @@ impl SampleLoop<'_, '_> {
         wake
     }
 
-    /// A terminal's INT or QUIT has reached the command already: it decides, as without us, unless the user
-    /// insists. Anything else was meant for us, and the ladder starts.
+    /// A terminal's INT or QUIT has already reached the command, which decides as it would without
+    /// metier, unless the user repeats it. Any other signal was meant for metier and starts the
+    /// ladder.
     fn handle_signal(&mut self, came: ReceivedSignal) {
         let now = self.elapsed();
         if came.from_terminal
@@ -193,7 +196,7 @@ impl SampleLoop<'_, '_> {
                 SignalRung::Terminate
             });
         } else {
-            // Asked again: do not wait for the rest of the grace.
+            // Repeated request: do not wait for the rest of the grace time.
             self.body.escalate(SignalRung::Kill);
         }
     }
@@ -222,7 +225,7 @@ impl SampleLoop<'_, '_> {
         self.log.peaks.kernel = self.log.peaks.kernel.max(sample.kernel);
         self.timeline.add_usage(now, &sample, walked.map(|w| w.processes));
         if now >= self.next.power && self.instruments.meters.has_power_sensor() {
-            // Power that is integrated: what lies between two looks is lost, so these come oftener.
+            // Power is integrated between readings, so these are more frequent.
             self.instruments.meters.sample();
             self.next.power = now + POWER_INTERVAL.max(spec.interval);
         }
@@ -244,13 +247,13 @@ impl SampleLoop<'_, '_> {
         }
         let group = self.group;
         self.observers.iter_mut().for_each(|observer| observer.on_sample(now, group));
-        // Ticks stay on their grid; those that were missed are not made up for.
+        // Samples stay on their time grid; missed samples are skipped.
         let behind =
             self.elapsed().saturating_sub(self.next.sample).as_nanos() / spec.interval.as_nanos().max(1);
         self.next.sample += spec.interval * (behind as u32 + 1);
     }
 
-    /// What was used in all, and how far that can be trusted: as the group says it now, or said it last.
+    /// Total use with its quality: the control group's present counters, or its last stored ones.
     pub(super) fn final_totals(&mut self) -> (CgroupTotals, ValueQuality) {
         let now = self.group.map(CgroupTotals::read).unwrap_or_default();
         match now.cpu.is_none() && self.last.totals.cpu.is_some() {
@@ -262,7 +265,7 @@ impl SampleLoop<'_, '_> {
         }
     }
 
-    /// Keeps what a group that may vanish says now.
+    /// Stores the present counters of a control group that may vanish.
     fn save_totals(&mut self) {
         let Some(group) = self.group.filter(|_| self.is_fleeting || self.has_own_limit) else { return };
         self.last.throttling = read_throttling(&group.around).or(self.last.throttling);
@@ -275,7 +278,8 @@ impl SampleLoop<'_, '_> {
         }
     }
 
-    /// The main process has just ended: what a group that will vanish says is read to the last.
+    /// The main process has just ended: reads the final counters of a control group that will
+    /// vanish.
     fn read_final_totals(&mut self) {
         self.save_totals();
         if let Some(group) = self.group.filter(|_| self.is_fleeting) {
@@ -283,7 +287,7 @@ impl SampleLoop<'_, '_> {
         }
     }
 
-    /// The last rows of the time line, after the last process is gone.
+    /// The last rows of the time line, after the last process has ended.
     pub(super) fn record_final_row(
         &mut self,
         id: RunId,
@@ -296,7 +300,7 @@ impl SampleLoop<'_, '_> {
         }
         let mut sample = self.meter.as_mut().map(|meter| meter.sample(true)).unwrap_or_default();
         if self.meter.as_ref().is_none_or(|meter| !meter.has_io()) {
-            // What walks saw of living processes ends at what wait4 knows of all.
+            // Sampled values of living processes end at the totals of wait4.
             sample.read = used.map(|used| used.blocks_in * 512);
             sample.written = used.map(|used| used.blocks_out * 512);
         }
@@ -310,7 +314,7 @@ impl SampleLoop<'_, '_> {
     }
 }
 
-/// Periods and microseconds in which the group around the run was held back by a CPU limit.
+/// Throttling of the surrounding control group by a CPU quota: periods and microseconds.
 pub(super) fn read_throttling(around: &CgroupMembership) -> Option<(u64, u64)> {
     let folder = around.v1.get("cpu").or(around.v2.as_ref())?;
     let text = std::fs::read_to_string(folder.join("cpu.stat")).ok()?;

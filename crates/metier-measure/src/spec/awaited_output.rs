@@ -1,14 +1,14 @@
-//! A text that a container is awaited to print, and when it did.
+//! A text that a container is expected to print, and the time when it did.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metier_linux::wakeup::monotonic_ns;
 
-/// Of a line longer than this the rest is not looked at.
+/// Only this much of a line is searched.
 const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// A text in a line of what a container prints. Copies share what was seen.
+/// A text to find in a container's output lines. Copies share the result.
 #[derive(Debug, Clone, Default)]
 pub struct AwaitedOutput {
     text: String,
@@ -16,12 +16,12 @@ pub struct AwaitedOutput {
 }
 
 impl AwaitedOutput {
-    /// This text, which has not been seen yet.
+    /// A text that has not been seen yet.
     pub fn new(text: &str) -> Self {
         Self { text: text.to_string(), seen_ns: Arc::default() }
     }
 
-    /// When it was seen first, on the monotonic clock.
+    /// Time of the first occurrence, by the monotonic clock.
     pub fn seen_ns(&self) -> Option<u64> {
         Some(self.seen_ns.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }
@@ -35,7 +35,7 @@ impl PartialEq for AwaitedOutput {
 
 impl Eq for AwaitedOutput {}
 
-/// Looks through one stream for it.
+/// Searches one stream for the text.
 #[derive(Debug)]
 pub(crate) struct OutputWatcher {
     awaited: AwaitedOutput,
@@ -47,7 +47,7 @@ impl OutputWatcher {
         Self { awaited: awaited.clone(), line: Vec::new() }
     }
 
-    /// The next piece of the stream, wherever it was cut.
+    /// Searches the next piece of the stream, wherever it is split.
     pub fn scan(&mut self, piece: &[u8]) {
         if self.awaited.seen_ns().is_some() {
             return;

@@ -1,19 +1,19 @@
-//! By which ways a run's application is listened to.
+//! Sources of application messages of a run.
 
 use std::path::PathBuf;
 
 use crate::http_get::HttpUrl;
 
-/// The sources of application messages that a run asks for.
+/// Sources of application messages that a run asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListenSources {
-    /// On the Waggle live socket.
+    /// The Waggle live socket.
     pub socket: bool,
-    /// At this path instead of one of our own, on this host.
+    /// Path of the socket on this host, instead of metier's own.
     pub socket_path: Option<PathBuf>,
-    /// To pywaggle's log folder.
+    /// pywaggle's log folder.
     pub pywaggle: bool,
-    /// To lines on a descriptor and a FIFO.
+    /// Lines on a descriptor and a FIFO.
     pub lines: bool,
     pub scrape: Vec<String>,
 }
@@ -24,7 +24,7 @@ impl ListenSources {
         *self == Self::default()
     }
 
-    /// What is wrong with it, if anything: the field, what was given and what would be right.
+    /// The first defect, if any: the field, the given value and the accepted ones.
     pub fn find_defect(&self) -> Option<(&'static str, String, &'static str)> {
         if self.scrape.len() > 16 {
             return Some(("scrape", format!("{} addresses", self.scrape.len()), "at most 16"));

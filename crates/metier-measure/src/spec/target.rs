@@ -1,4 +1,4 @@
-//! What is run: a command of this host, a container, or a pod of a cluster.
+//! The target of a run: a command of this host, a container, or a pod of a cluster.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
-    /// All words, for people and records; bytes that are not UTF-8 are shown as replacement characters.
+    /// Program and arguments as text; bytes that are not UTF-8 become replacement characters.
     pub fn words(&self) -> Vec<String> {
         std::iter::once(&self.program)
             .chain(&self.arguments)
@@ -29,11 +29,11 @@ impl CommandSpec {
 /// When an image is fetched from its registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PullPolicy {
-    /// When it is not here yet.
+    /// If it is not present yet.
     #[default]
     Missing,
     Always,
-    /// Never: an image that is not here is an error.
+    /// Never: a missing image is an error.
     Never,
 }
 
@@ -42,34 +42,36 @@ pub enum PullPolicy {
 pub struct ContainerSpec {
     /// The image, for example `python:3.12`.
     pub image: String,
-    /// In place of the image's entrypoint; as the engine's own client does, the image's command is then left out.
+    /// Replaces the image's entrypoint; the image's command is then ignored, as with the engine's
+    /// own client.
     pub entrypoint: Option<Vec<String>>,
-    /// In place of the image's command; none of them means the image's own.
+    /// Replace the image's command; if empty, the image's own is used.
     pub arguments: Vec<String>,
-    /// Where the engine listens: `unix:///path` or a path. Else `DOCKER_HOST`, else the usual places.
+    /// The engine's socket: `unix:///path` or a path. By default `DOCKER_HOST`, else the usual
+    /// places.
     pub engine: Option<String>,
-    /// User (and group) to run as, as the engine takes it: `1000`, `1000:1000`, `name`.
+    /// User (and group) to run as, in the engine's syntax: `1000`, `1000:1000`, `name`.
     pub user: Option<String>,
     /// Network mode: `none`, `host`, `bridge`, or the name of a network.
     pub network: Option<String>,
-    /// The runtime that the engine should use, for example `nvidia`.
+    /// The container runtime, for example `nvidia`.
     pub runtime: Option<String>,
-    /// Devices of the host that it may use, for example `/dev/video0`.
+    /// Accessible devices of the host, for example `/dev/video0`.
     pub devices: Vec<PathBuf>,
-    /// Capabilities that it gets beyond the usual ones.
+    /// Additional capabilities.
     pub capabilities: Vec<String>,
-    /// Whether it may do everything that the host may.
+    /// Whether it is privileged.
     pub privileged: bool,
     /// Size of its `/dev/shm`.
     pub shared_memory: Option<Bytes>,
     pub labels: BTreeMap<String, String>,
-    /// Whether it reads our standard input.
+    /// Whether it reads this process's standard input.
     pub stdin: bool,
-    /// What it is awaited to print.
+    /// Text that it is expected to print.
     pub awaits: Option<AwaitedOutput>,
     /// When the image is fetched.
     pub pull: PullPolicy,
-    /// Start without the gate, at the price of the engine's own start-up being in the figures.
+    /// Starts without the gate; the engine's own start-up is then part of the figures.
     pub without_gate: bool,
 }
 
@@ -77,44 +79,45 @@ pub struct ContainerSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodSpec {
     pub image: String,
-    /// In place of the image's entrypoint.
+    /// Replaces the image's entrypoint.
     pub entrypoint: Option<Vec<String>>,
-    /// In place of the image's command; none of them means the image's own.
+    /// Replace the image's command; if empty, the image's own is used.
     pub arguments: Vec<String>,
-    /// The cluster's file; else `KUBECONFIG`, else the usual place, else the pod that we are in.
+    /// The kubeconfig file; by default `KUBECONFIG`, else the usual place, else the surrounding
+    /// pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// The context in that file; else its current one.
+    /// The context in that file; by default its current one.
     pub context: Option<String>,
-    /// The namespace; else the context's own.
+    /// The namespace; by default the context's own.
     pub namespace: Option<String>,
     /// The node to run on.
     pub node: Option<String>,
     /// Labels that its node must have, for example a device type.
     pub node_labels: BTreeMap<String, String>,
-    /// Treats its node as another machine, also where it is this one: for tests of that way.
+    /// Treats its node as another machine even if it is this one; for tests.
     pub as_elsewhere: bool,
-    /// How long it may take to start; else five minutes.
+    /// Time limit of its start; five minutes by default.
     pub start_within: Option<std::time::Duration>,
     /// When the image is fetched.
     pub pull: PullPolicy,
-    /// What its container may do and see.
+    /// Privileges of its container.
     pub confines: PodPrivileges,
 }
 
-/// What a pod's container may do and see of its node.
+/// Privileges of a pod's container on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodPrivileges {
-    /// Whether it has its node's network.
+    /// Whether it uses its node's network.
     pub host_network: bool,
-    /// The class of runtime, for example `nvidia`.
+    /// The runtime class, for example `nvidia`.
     pub runtime: Option<String>,
     /// User and group to run as.
     pub user: Option<(i64, Option<i64>)>,
-    /// Devices of its node that it sees.
+    /// Accessible devices of its node.
     pub devices: Vec<PathBuf>,
-    /// Capabilities beyond the usual ones, without `CAP_`.
+    /// Additional capabilities, without `CAP_`.
     pub capabilities: Vec<String>,
-    /// Whether it may do everything that its node may.
+    /// Whether it is privileged.
     pub privileged: bool,
     /// Size of its `/dev/shm`.
     pub shared_memory: Option<Bytes>,
@@ -132,7 +135,8 @@ pub enum RunTarget {
 }
 
 impl RunTarget {
-    /// What is run, in words for people and records: program and arguments, or the image and what it is given.
+    /// The target as text, for people and records: program and arguments, or the image and its
+    /// arguments.
     pub fn words(&self) -> Vec<String> {
         let image = |image: &String, entrypoint: &Option<Vec<String>>, arguments: &[String]| {
             let own = entrypoint.iter().flatten().chain(arguments);
@@ -145,7 +149,7 @@ impl RunTarget {
         }
     }
 
-    /// The command, where it is one.
+    /// The command, if the target is one.
     pub fn command(&self) -> Option<&CommandSpec> {
         match self {
             Self::Command(command) => Some(command),
@@ -153,7 +157,7 @@ impl RunTarget {
         }
     }
 
-    /// The image, where it has one.
+    /// The image, if there is one.
     pub fn image(&self) -> Option<&str> {
         match self {
             Self::Command(_) => None,

@@ -1,7 +1,7 @@
-//! Files that code comes from.
+//! Files that contain code.
 //!
-//! A file is opened when it is first seen mapped, while its process is likely to live: later it may be out of reach,
-//! with the mounts of a container. It is read only if a sample falls into it.
+//! A file is opened when it is first seen mapped, while its process probably still runs: later it
+//! may be unreachable, like the mounts of a container. It is read only if a sample falls into it.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -12,21 +12,21 @@ use super::elf_symbols::ElfSymbols;
 use super::perf_record::ExecutableMapping;
 use metier_linux::KernelRoots;
 
-/// Files that are held open.
+/// Maximum number of open files.
 const MAX_MODULES: usize = 2000;
 
-/// A file by its number.
+/// Index of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ModuleId(u32);
 
 struct CodeModule {
-    /// The last part of its path.
+    /// The last component of its path.
     name: String,
     file: Option<File>,
     symbols: Option<ElfSymbols>,
 }
 
-/// All files that were seen.
+/// All mapped files.
 pub(super) struct CodeModules {
     roots: KernelRoots,
     list: Vec<CodeModule>,
@@ -39,7 +39,7 @@ impl CodeModules {
         Self { roots: roots.clone(), list: Vec::new(), known: HashMap::new() }
     }
 
-    /// The file of a mapping; `None` where there is none, as of code that was made at run time.
+    /// The file of a mapping; `None` if there is none, as for code generated at run time.
     pub(super) fn module_of(&mut self, mapping: &ExecutableMapping) -> Option<ModuleId> {
         let path = mapping.path.as_str();
         if path.is_empty()
@@ -65,7 +65,7 @@ impl CodeModules {
         Some(id)
     }
 
-    /// Opens a file as its process sees it, else as we do.
+    /// Opens a file as its process sees it, else as this process does.
     fn open_module_file(&self, mapping: &ExecutableMapping) -> Option<File> {
         if !mapping.path.starts_with('/') {
             return None;
@@ -81,7 +81,7 @@ impl CodeModules {
         places.iter().find_map(|place| open_regular(place))
     }
 
-    /// The name of a place in a file: that of its function, or the file and the offset.
+    /// The name of a position in a file: its function, or the file and the offset.
     pub(super) fn name_at(&mut self, id: ModuleId, offset: u64) -> (String, bool) {
         let proc = self.roots.proc.clone();
         let Some(module) = self.list.get_mut(id.0 as usize) else { return ("[unknown]".into(), false) };
@@ -97,7 +97,7 @@ impl CodeModules {
     }
 }
 
-/// Opens a file to read, without waiting for anybody, if it is a plain one.
+/// Opens a regular file for reading, without blocking.
 pub(super) fn open_regular(path: &Path) -> Option<File> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;

@@ -1,6 +1,6 @@
-//! Names of functions out of an executable file or library.
+//! Function names of an executable file or library.
 //!
-//! Both symbol tables are read; where the full one was cut off, it is looked for by build id in
+//! Both symbol tables are read. If the full one was stripped, it is searched by build id in
 //! `/usr/lib/debug/.build-id`. A damaged file gives no names.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use super::code_modules::open_regular;
 
-/// Names that are kept of one file.
+/// Maximum number of names per file.
 const MAX_SYMBOLS: usize = 2_000_000;
 const MAX_NAME_BYTES: usize = 500;
 
@@ -26,7 +26,7 @@ struct ElfSymbol {
 #[derive(Debug, Default)]
 pub(super) struct ElfSymbols {
     list: Vec<ElfSymbol>,
-    /// Offset in the file, size and address of what is loaded.
+    /// Offset in the file, size and address of the loaded segments.
     segments: Vec<(u64, u64, u64)>,
 }
 
@@ -55,7 +55,7 @@ impl ElfSymbols {
                 object::File::parse(&cache).iter().for_each(|parsed| symbols.add_symbols(parsed));
             }
         }
-        // Of several names of one place the shortest is usually the one that people know.
+        // Of several names for one address, the shortest is usually the best known.
         symbols
             .list
             .sort_by(|a, b| (a.address, a.name.len(), &a.name).cmp(&(b.address, b.name.len(), &b.name)));
@@ -85,13 +85,13 @@ impl ElfSymbols {
         let address = offset - start + address;
         let next = self.list.partition_point(|symbol| symbol.address <= address);
         let symbol = self.list.get(next.checked_sub(1)?)?;
-        // Hand-written assembly often has no size; then a name holds to the next one.
+        // Hand-written assembly often has no size; its name then extends to the next symbol.
         let is_inside = symbol.size == 0 || address < symbol.address.saturating_add(symbol.size);
         is_inside.then(|| demangle(&symbol.name))
     }
 }
 
-/// A name as its programmer wrote it, without the hash that Rust adds.
+/// A name as in the source, without the hash that Rust adds.
 pub(super) fn demangle(name: &str) -> String {
     let name = name.split_once('@').map_or(name, |(name, _)| name);
     let mut text = match rustc_demangle::try_demangle(name) {

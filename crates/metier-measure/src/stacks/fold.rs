@@ -1,4 +1,4 @@
-//! Stacks that are the same, counted, and in the end written down with names.
+//! Counts equal stacks and writes them with names at the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use super::code_modules::{CodeModules, ModuleId};
 use super::jit_symbols::JitSymbols;
 use super::kernel_symbols::KernelSymbols;
 
-/// Different stacks that are told apart.
+/// Maximum number of distinct stacks.
 const MAX_STACKS: usize = 100_000;
 
-/// Where code is, before it has a name.
+/// A code location without a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum UnresolvedFrame {
     /// An address of the kernel.
     Kernel(u64),
     /// An offset in a file.
     Code(ModuleId, u64),
-    /// An address of a process where code may be that comes from no file.
+    /// A process address in executable memory without a file.
     Anonymous(u32, u64),
-    /// No address of code: the chain was lost here.
+    /// Not an address of code: the chain is broken here.
     Unmapped,
 }
 
-/// How often each stack was seen.
+/// Count of each stack.
 #[derive(Default)]
 pub(super) struct StackCounts {
     /// Name of the thread and frames, innermost first.
@@ -32,12 +32,12 @@ pub(super) struct StackCounts {
     others: u64,
 }
 
-/// The text, and what is worth knowing of it.
+/// The folded text, with statistics.
 #[derive(Debug, PartialEq)]
 pub(super) struct FoldedStacks {
     pub text: String,
     pub distinct: usize,
-    /// Share of frames, as often as they were seen, that have no name.
+    /// Share of frames without a name, weighted by their counts.
     pub unnamed_ratio: Option<f64>,
 }
 
@@ -115,7 +115,7 @@ fn frame_name(
     }
 }
 
-/// A name that cannot be taken for two, nor for a line of its own.
+/// Replaces characters that would split a name or a line.
 fn clean_name(name: &str) -> String {
     if name.is_empty() {
         return "[unknown]".into();

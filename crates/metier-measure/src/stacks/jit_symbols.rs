@@ -1,6 +1,6 @@
-//! Names of code that was made at run time: `/tmp/perf-PID.map`, as the process sees that path and its own number.
-//!
-//! The folder is opened while the process lives; the file is read at the end, when it is complete.
+//! Names of code generated at run time: `/tmp/perf-PID.map`, with the path and the PID as the
+//! process sees them. The folder is opened while the process runs; the file is read at the end,
+//! when it is complete.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,17 +13,17 @@ use metier_linux::KernelRoots;
 use super::code_modules::open_regular;
 use super::elf_symbols::demangle;
 
-/// Processes that are looked after.
+/// Maximum number of tracked processes.
 const MAX_PROCESSES: usize = 256;
-/// Longest file that is read.
+/// Maximum size of a map file.
 const MAX_MAP_BYTES: u64 = 64 << 20;
 
-/// Where the files are.
+/// Open folders of the map files.
 #[derive(Default)]
 pub(super) struct JitMapFolders(HashMap<u32, Option<(File, u32)>>);
 
 impl JitMapFolders {
-    /// Remembers the folder of a process.
+    /// Opens the folder of a process.
     pub(super) fn track_process(&mut self, roots: &KernelRoots, pid: u32) {
         if self.0.len() < MAX_PROCESSES {
             self.0.entry(pid).or_insert_with(|| open_map_folder(roots, pid));
@@ -42,7 +42,7 @@ impl JitMapFolders {
     }
 }
 
-/// The folder, and the number of the process inside of its own world.
+/// The folder, and the PID in the process's own namespace.
 fn open_map_folder(roots: &KernelRoots, pid: u32) -> Option<(File, u32)> {
     let process = roots.proc.join(pid.to_string());
     let folder = std::fs::OpenOptions::new()
@@ -70,7 +70,8 @@ impl JitSymbols {
     }
 }
 
-/// Lines `START SIZE name`, both numbers hexadecimal. A later line for the same place wins: code is made anew.
+/// Parses lines `START SIZE name`, both numbers hexadecimal. The last line for an address wins,
+/// because code may be regenerated.
 fn parse_perf_map(text: &str) -> Vec<(u64, u64, Box<str>)> {
     let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
     let mut list: Vec<(u64, u64, Box<str>)> = text

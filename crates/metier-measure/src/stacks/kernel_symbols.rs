@@ -1,17 +1,17 @@
-//! Names of the kernel's functions, from `/proc/kallsyms` where it may be read.
+//! Names of the kernel's functions, from `/proc/kallsyms` if it is readable.
 
 use std::io::{BufRead, BufReader};
 
 use metier_linux::KernelRoots;
 
-/// Lines that are read of the list.
+/// Maximum number of lines.
 const MAX_LINES: usize = 2_000_000;
 
 #[derive(Default)]
 pub(super) struct KernelSymbols(Vec<(u64, Box<str>)>);
 
 impl KernelSymbols {
-    /// Reads the list; it is empty where addresses are hidden.
+    /// Reads the list; it is empty if addresses are hidden (`kernel.kptr_restrict`).
     pub(super) fn read(roots: &KernelRoots) -> Self {
         let Ok(file) = std::fs::File::open(roots.proc.join("kallsyms")) else { return Self::default() };
         let mut list: Vec<(u64, Box<str>)> = Vec::new();

@@ -1,19 +1,23 @@
-//! Where a run spends its CPU time, function by function: its stacks, sampled by the kernel's software clock.
+//! Samples a run's stacks with the kernel's software clock: shows where it spends CPU time, by
+//! function.
 //!
-//! Needs no performance counters, so it works in virtual machines. The kernel interrupts each CPU so many times a
-//! second while the run is on it and writes down the chain of return addresses into a ring buffer; a thread of
-//! ours empties the buffers, and addresses become names when the run is over.
+//! It needs no hardware performance counters, so it works in virtual machines. The kernel
+//! interrupts each CPU at a fixed rate while the run is on it, and writes the chain of return
+//! addresses into a ring buffer. A thread drains the buffers, and addresses become names when the
+//! run is over.
 //!
-//! Two ways to choose what is sampled. By control group, one event for each CPU: the clock goes on from process to
-//! process, so a run of a thousand short children is sampled as truly as one long process. By task, inherited by
-//! children, where that is not permitted: each child starts a period of its own, and those that live shorter than
-//! one are never seen. Either is set up before the first instruction.
+//! There are two sampling modes, both set up before the first instruction. By control group, with
+//! one event per CPU: the clock continues from process to process, so a thousand short children are
+//! sampled as accurately as one long process. By task, inherited by children, if the former is not
+//! permitted: each child starts a new period, and shorter-lived ones are never sampled.
 //!
-//! Limits: chains follow frame pointers; code without them shows its innermost function and little else, and a chain
-//! ends with `[unknown]` where it leads to no code. Code without a name is `[unknown module+0xoffset]`. Everything is bounded: modules, processes, stacks.
+//! Limits: chains follow frame pointers; code without them shows little more than its innermost
+//! function, and a chain ends with `[unknown]` at an address outside code. Code without a name is
+//! `[unknown module+0xoffset]`. Modules, processes and stacks are bounded.
 //!
-//! The result is the artefact `stacks.folded`, a line `comm;outermost;…;innermost count` for each different stack,
-//! sorted, and the object `stacks` in the record. Frames of the kernel end with `_[k]`.
+//! The result is the artefact `stacks.folded`, with a line `comm;outermost;…;innermost count` for
+//! each distinct stack, sorted, and the object `stacks` in the record. Frames of the kernel end
+//! with `_[k]`.
 
 mod code_modules;
 mod elf_symbols;
@@ -34,7 +38,7 @@ use crate::spec::{STACKS_DEFAULT_HERTZ, STACKS_HERTZ_RANGE};
 use metier_linux::KernelRoots;
 
 pub const FOLDED_ARTEFACT: &str = "stacks.folded";
-/// Share of samples that may be lost before a reader is warned.
+/// A larger share of lost samples causes a warning.
 const MAX_LOST_SHARE: f64 = 0.01;
 
 /// Samples the stacks of a run.
@@ -48,7 +52,7 @@ pub struct StackObserver {
 }
 
 impl StackObserver {
-    /// So many samples of each busy CPU per second.
+    /// Samples each busy CPU `hertz` times per second.
     pub fn new(hertz: u32) -> Self {
         let hertz = hertz.clamp(*STACKS_HERTZ_RANGE.start(), *STACKS_HERTZ_RANGE.end());
         Self {
@@ -61,13 +65,13 @@ impl StackObserver {
         }
     }
 
-    /// Whether this host permits it, and how; for looking before a run.
+    /// Whether this host permits sampling, and in which mode; checked before a run.
     pub fn check_permission(roots: &KernelRoots) -> Result<String, MissingReason> {
         let own = PerfTarget::Task(std::process::id());
         open_on_all_cpus(roots, &own, STACKS_DEFAULT_HERTZ)
             .map(|events| match events.has_kernel {
                 true => "of programs and the kernel".to_string(),
-                false => "of programs; the kernel's own are not permitted".to_string(),
+                false => "of programs; kernel stacks are not permitted".to_string(),
             })
             .map_err(|error| refusal_reason(roots, &error))
     }
@@ -91,7 +95,9 @@ impl RunObserver for StackObserver {
                     match StackSampler::start(&self.roots, events, ready.launcher, &there) {
                         Ok(sampler) => self.sampler = Some(sampler),
                         Err(error) => {
-                            refusal = Some(MissingReason::without_fix(format!("no thread for it ({error})")))
+                            refusal = Some(MissingReason::without_fix(format!(
+                                "no thread can be started ({error})"
+                            )))
                         }
                     }
                     break;
@@ -102,7 +108,7 @@ impl RunObserver for StackObserver {
         if self.sampler.is_none() {
             let none = || {
                 MissingReason::without_fix(
-                    "the run has neither a control group nor a process of ours above it",
+                    "the run has neither a control group nor a metier process above it",
                 )
             };
             self.missing = Some(refusal.unwrap_or_else(none));
@@ -154,7 +160,7 @@ impl RunObserver for StackObserver {
     }
 }
 
-/// Why the kernel refuses, and what would help.
+/// Why the kernel refuses, with the remedy.
 fn refusal_reason(roots: &KernelRoots, error: &std::io::Error) -> MissingReason {
     let level = metier_linux::kernel_file::read_text(roots.proc.join("sys/kernel/perf_event_paranoid"));
     match (error.raw_os_error(), level) {

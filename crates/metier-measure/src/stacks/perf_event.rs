@@ -1,4 +1,4 @@
-//! The kernel's events, and the ring buffers into which it writes.
+//! The kernel's perf events and their ring buffers.
 
 use std::fs::File;
 use std::io;
@@ -10,18 +10,19 @@ use perf_event_open_sys::bindings as b;
 
 use metier_linux::KernelRoots;
 
-/// Pages of data in each ring buffer, a power of two; with the page before them below what an ordinary user may lock.
+/// Data pages of each ring buffer, a power of two; with the header page, below the memory that an
+/// ordinary user may lock.
 const DATA_PAGES: usize = 64;
 
 pub(super) enum PerfTarget {
-    /// Whoever is in this control group.
+    /// All processes in this control group.
     Group(File),
-    /// This process and those that it starts from now on.
+    /// This process and its future children.
     Task(u32),
 }
 
 impl PerfTarget {
-    /// Its word in the record.
+    /// Name of the mode in the record.
     pub(super) fn record_name(&self) -> &'static str {
         match self {
             Self::Group(_) => "group",
@@ -30,14 +31,14 @@ impl PerfTarget {
     }
 }
 
-/// One event for each CPU.
+/// One event per CPU.
 pub(super) struct PerfEvents {
     pub rings: Vec<PerfRingBuffer>,
-    /// Whether the kernel's own frames are in the samples.
+    /// Whether samples contain kernel frames.
     pub has_kernel: bool,
 }
 
-/// Opens an event on every CPU; where the kernel's frames are not permitted, without them.
+/// Opens an event on every CPU; without kernel frames if these are not permitted.
 pub(super) fn open_on_all_cpus(
     roots: &KernelRoots,
     target: &PerfTarget,
@@ -71,7 +72,7 @@ fn open_on_cpu(target: &PerfTarget, cpu: i32, hertz: u32, has_kernel: bool) -> i
         clockid: libc::CLOCK_MONOTONIC,
         ..Default::default()
     };
-    // The software clock counts nanoseconds.
+    // The period of the software clock is in nanoseconds.
     attr.__bindgen_anon_1.sample_period = 1_000_000_000 / u64::from(hertz.max(1));
     attr.set_sample_id_all(1);
     attr.set_use_clockid(1);
@@ -91,16 +92,17 @@ fn open_on_cpu(target: &PerfTarget, cpu: i32, hertz: u32, has_kernel: bool) -> i
         }
     };
     let flags = (b::PERF_FLAG_FD_CLOEXEC | extra) as libc::c_ulong;
-    // SAFETY: the attributes are initialised, with their true size; the descriptor is ours alone.
+    // SAFETY: the attributes are initialised, with their true size; the descriptor has no other
+    // owner.
     let fd = unsafe { sys::perf_event_open(&mut attr, pid, cpu, -1, flags) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor.
+    // SAFETY: the kernel has just returned this descriptor.
     PerfRingBuffer::map_ring(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A ring buffer that the kernel fills and we empty.
+/// A ring buffer that the kernel fills and this process drains.
 pub(super) struct PerfRingBuffer {
     _fd: OwnedFd,
     page: *mut b::perf_event_mmap_page,
@@ -109,12 +111,12 @@ pub(super) struct PerfRingBuffer {
     size: u64,
 }
 
-// SAFETY: the mapping belongs to this value alone, and no other thread of ours touches it.
+// SAFETY: the mapping belongs to this value alone, and no other thread accesses it.
 unsafe impl Send for PerfRingBuffer {}
 
 impl PerfRingBuffer {
     fn map_ring(fd: OwnedFd) -> io::Result<Self> {
-        // SAFETY: sysconf takes a number and gives one.
+        // SAFETY: sysconf takes and returns plain numbers.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let length = page * (1 + DATA_PAGES);
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
@@ -123,14 +125,15 @@ impl PerfRingBuffer {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the mapping is `length` long, so its second page is inside of it.
+        // SAFETY: the mapping is `length` long, so its second page lies inside it.
         let data = unsafe { at.cast::<u8>().add(page) };
         Ok(Self { _fd: fd, page: at.cast(), length, data, size: (page * DATA_PAGES) as u64 })
     }
 
-    /// Moves what the kernel has written to the end of `into`.
+    /// Appends the new content to `into`.
     pub(super) fn drain(&mut self, into: &mut Vec<u8>) {
-        // SAFETY: the first page is the header, and both positions in it are aligned; the kernel moves the head only.
+        // SAFETY: the first page is the header, and both positions in it are aligned; the kernel
+        // changes the head only.
         let (head, tail) = unsafe {
             (
                 AtomicU64::from_ptr(&raw mut (*self.page).data_head),
@@ -143,7 +146,8 @@ impl PerfRingBuffer {
         let length = end.wrapping_sub(begin).min(self.size);
         let at = begin % self.size;
         let first = length.min(self.size - at);
-        // SAFETY: both pieces lie inside of the data pages, and the kernel leaves them alone until the tail moves.
+        // SAFETY: both pieces lie inside the data pages, and the kernel does not write to them
+        // until the tail moves.
         unsafe {
             into.extend_from_slice(std::slice::from_raw_parts(self.data.add(at as usize), first as usize));
             into.extend_from_slice(std::slice::from_raw_parts(self.data, (length - first) as usize));
@@ -154,7 +158,7 @@ impl PerfRingBuffer {
 
 impl Drop for PerfRingBuffer {
     fn drop(&mut self) {
-        // SAFETY: this mapping was made by `map` with this length, and nobody else has it.
+        // SAFETY: `map_ring` created this mapping with this length, and it has no other owner.
         unsafe { libc::munmap(self.page.cast(), self.length) };
     }
 }

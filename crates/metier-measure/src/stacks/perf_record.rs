@@ -1,13 +1,14 @@
-//! What the kernel writes into a ring buffer.
+//! Records in a perf ring buffer.
 //!
-//! Every record has a header of 8 bytes (kind, flags, size) and, because it was asked for, its time at the end or,
-//! in a sample, at a fixed place. The buffer is the kernel's, but a record that makes no sense is left out all the same.
+//! Every record has a header of 8 bytes (kind, flags, size) and, because it was requested, its
+//! time: at the end, or at a fixed offset in a sample. Inconsistent records are skipped, although
+//! the kernel wrote them.
 
 use perf_event_open_sys::bindings as b;
 
-/// Addresses from here up are marks inside of a chain, not addresses.
+/// Values from here up are context marks inside a chain, not addresses.
 const CONTEXT_MARKS: u64 = u64::MAX - 4095;
-/// Marks: what follows are the kernel's frames, or the program's.
+/// Marks: kernel frames follow, or user frames.
 const KERNEL_MARK: u64 = -128_i64 as u64;
 const USER_MARK: u64 = -512_i64 as u64;
 
@@ -20,16 +21,16 @@ pub(super) enum PerfRecord {
         kernel: Vec<u64>,
         user: Vec<u64>,
     },
-    /// A file was mapped to be executed.
+    /// A file was mapped as executable.
     Mapped(ExecutableMapping),
-    /// A thread got a name; with `exec` its process became another program.
+    /// A thread was named; with `exec` its process became another program.
     Named {
         pid: u32,
         tid: u32,
         name: String,
         exec: bool,
     },
-    /// A thread or process was made.
+    /// A thread or process was created.
     Forked {
         pid: u32,
         parent: u32,
@@ -40,11 +41,11 @@ pub(super) enum PerfRecord {
         pid: u32,
         tid: u32,
     },
-    /// So many records were lost.
+    /// Number of lost records.
     Lost(u64),
 }
 
-/// A file in the memory of a process.
+/// A file mapping of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ExecutableMapping {
     pub pid: u32,
@@ -55,7 +56,7 @@ pub(super) struct ExecutableMapping {
     pub path: String,
 }
 
-/// Cuts a buffer into records with their times.
+/// Splits a buffer into records with their times.
 pub(super) fn parse_records(mut bytes: &[u8], into: &mut Vec<(u64, PerfRecord)>) {
     while let (Some(kind), Some(flags), Some(size)) = (u32_at(bytes, 0), u16_at(bytes, 4), u16_at(bytes, 6)) {
         let size = usize::from(size);

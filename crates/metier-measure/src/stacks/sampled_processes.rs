@@ -1,4 +1,4 @@
-//! Who is who among the sampled: names of threads, and which file is where in the memory of each process.
+//! Sampled processes: the names of their threads, and the executable mappings of their memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use super::code_modules::{CodeModules, ModuleId};
 use super::fold::UnresolvedFrame;
 use super::perf_record::ExecutableMapping;
 
-/// Processes whose memory is known; those that have ended are forgotten first.
+/// Maximum number of tracked processes; ended ones are removed first.
 const MAX_PROCESSES: usize = 20_000;
-/// Mappings of one process.
+/// Maximum number of mappings per process.
 const MAX_MAPPINGS: usize = 10_000;
 
-/// Files in the memory of one process.
+/// Executable mappings of one process.
 #[derive(Debug, Clone, Default)]
 struct ProcessMappings {
-    /// What can be executed, by start: end, offset in the file, file if there is one.
+    /// Executable regions by start: end, offset in the file, and the file if there is one.
     regions: BTreeMap<u64, (u64, u64, Option<ModuleId>)>,
     has_ended: bool,
 }
 
-/// Names and memory of all.
+/// Names and mappings of all processes.
 #[derive(Default)]
 pub(super) struct SampledProcesses {
     names: HashMap<u32, Arc<str>>,
@@ -62,19 +62,19 @@ impl SampledProcesses {
         let space = self.spaces.entry(mapping.pid).or_default();
         let end = mapping.start.saturating_add(mapping.length);
         if space.regions.len() < MAX_MAPPINGS {
-            // What lies below a new mapping is gone.
+            // A new mapping replaces the regions below it.
             space.regions.retain(|start, (last, ..)| *last <= mapping.start || *start >= end);
             space.regions.insert(mapping.start, (end, mapping.offset, module));
         }
         self.evict_ended();
     }
 
-    /// The name of a thread; `None` where it has not been told.
+    /// The name of a thread; `None` if unknown.
     pub(super) fn thread_name(&self, pid: u32, tid: u32) -> Option<Arc<str>> {
         self.names.get(&tid).or_else(|| self.names.get(&pid)).cloned()
     }
 
-    /// Where an address of a process is.
+    /// The code location of a process's address.
     pub(super) fn frame_at(&self, pid: u32, address: u64) -> UnresolvedFrame {
         let found = self.spaces.get(&pid).and_then(|space| space.regions.range(..=address).next_back());
         match found {

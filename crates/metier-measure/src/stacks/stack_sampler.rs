@@ -1,7 +1,7 @@
-//! The thread that empties the ring buffers while the run goes on.
+//! The thread that drains the ring buffers during the run.
 //!
-//! Each CPU has a buffer of its own, so records come out of order; they are put in order by their time, and those
-//! that are younger than the look at the buffers wait for the next one, when all that came before them is there.
+//! Each CPU has its own buffer, so records arrive out of order and are sorted by time. Records
+//! younger than the start of a pass wait for the next pass, when all earlier records have arrived.
 
 use std::io;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use super::sampled_processes::SampledProcesses;
 use metier_linux::KernelRoots;
 use metier_linux::wakeup::monotonic_ns;
 
-/// How often buffers are emptied. At 1000 samples a second of the deepest stacks a buffer lasts a quarter of a second.
+/// Interval of draining. At 1000 samples per second of the deepest stacks, a buffer lasts 250 ms.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
-/// The name that the launcher of commands has.
+/// Thread name of the launcher of commands.
 const LAUNCHER_NAME: &str = "metier-launch";
 
-/// How many samples there are.
+/// Counts of samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SampleCounts {
     pub samples: u64,
@@ -37,7 +37,8 @@ pub(super) struct StackSampler {
 }
 
 impl StackSampler {
-    /// Starts it. `launcher` is not of the run; `there` are processes that have begun before.
+    /// Starts the thread. `launcher` is not part of the run; `there` are processes that already
+    /// run.
     pub(super) fn start(
         roots: &KernelRoots,
         events: PerfEvents,
@@ -59,7 +60,7 @@ impl StackSampler {
         Ok(Self { stop, thread })
     }
 
-    /// Ends it and gives what it collected; `None` if it was lost.
+    /// Ends the thread and returns the collected stacks; `None` if they were lost.
     pub(super) fn stop(self) -> Option<CollectedStacks> {
         drop(self.stop);
         let state = self.thread.join().ok()?;
@@ -73,7 +74,7 @@ pub(super) struct CollectedStacks {
 }
 
 impl CollectedStacks {
-    /// Finds the names and writes the stacks down.
+    /// Resolves the names and folds the stacks.
     pub(super) fn fold(self, roots: &KernelRoots) -> FoldedStacks {
         let SamplerState { stacks, mut modules, jit, .. } = self.state;
         let kernel = if stacks.has_kernel() { KernelSymbols::read(roots) } else { KernelSymbols::default() };
@@ -89,7 +90,7 @@ struct SamplerState {
     jit: JitMapFolders,
     stacks: StackCounts,
     tally: SampleCounts,
-    /// Records that wait for others.
+    /// Records that wait for earlier ones.
     pending: Vec<(u64, PerfRecord)>,
     buffer: Vec<u8>,
 }
@@ -109,7 +110,7 @@ impl SamplerState {
         }
     }
 
-    /// Learns of a process that has begun before what its records would have told.
+    /// Adds a process that started before the first record.
     fn add_existing_process(&mut self, pid: u32) {
         let process = self.roots.proc.join(pid.to_string());
         let Some(name) = metier_linux::kernel_file::read_text(process.join("comm")) else { return };
@@ -158,7 +159,7 @@ impl SamplerState {
             return;
         }
         let name = match self.processes.thread_name(pid, tid) {
-            // The launcher's child, before it becomes the command.
+            // The launcher's child, before it execs the command.
             Some(name) if name.starts_with(LAUNCHER_NAME) => return,
             None if self.tally.lost == 0 => return,
             Some(name) => name,
@@ -174,7 +175,8 @@ impl SamplerState {
             frames.push(frame);
             match frame {
                 UnresolvedFrame::Anonymous(..) => self.jit.track_process(&self.roots, pid),
-                // A program without frame pointers uses their register for other things: what follows is noise.
+                // A program without frame pointers uses their register otherwise: the rest of the
+                // chain is noise.
                 UnresolvedFrame::Unmapped => break,
                 UnresolvedFrame::Code(..) | UnresolvedFrame::Kernel(_) => {}
             }

@@ -295,7 +295,7 @@ fn bind_input(
     limits: &OnnxLimits,
     notes: &mut Vec<String>,
 ) -> Result<ValueFact, Error> {
-    let said =
+    let shape_text =
         |shape: &[TensorDimension]| shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
     let shape = match (bindings.shapes.get(&input.name), &input.shape) {
         (Some(given), Some(shape)) => {
@@ -306,7 +306,7 @@ fn bind_input(
                     .all(|(size, dim)| !matches!(dim, TensorDimension::Known(known) if known != size));
             if !fits {
                 let got = given.iter().map(ToString::to_string).collect::<Vec<_>>().join("x");
-                return Err(Error::Shape { input: input.name.clone(), got, want: said(shape) });
+                return Err(Error::Shape { input: input.name.clone(), got, want: shape_text(shape) });
             }
             Some(given.iter().map(|size| Some(*size)).collect())
         }
@@ -329,7 +329,7 @@ fn bind_input(
                 });
             }
             if sizes.contains(&None) {
-                let shape = said(shape);
+                let shape = shape_text(shape);
                 notes.push(format!(
                     "input {:?} is {shape}: without sizes for all of it costs are partial",
                     input.name

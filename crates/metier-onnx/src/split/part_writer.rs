@@ -190,9 +190,9 @@ fn encode_external_tensor(
             message.write_field(number, field);
         }
     }
-    let said =
+    let entries =
         [("location", outside.name.clone()), ("offset", to.to_string()), ("length", length.to_string())];
-    for (key, value) in said {
+    for (key, value) in entries {
         let mut entry = ProtobufWriter::default();
         entry.write_bytes(1, key.as_bytes());
         entry.write_bytes(2, value.as_bytes());

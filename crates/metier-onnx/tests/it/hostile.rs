@@ -74,7 +74,7 @@ fn a_cycle_is_refused_by_the_operator_that_cannot_run() {
     let said = tell(&bytes, &OnnxLimits::default()).unwrap_err().to_string();
     assert_eq!(
         said,
-        "operator Add #0 needs \"b\" before anything has made it: the graph has a cycle or a gap"
+        "operator Add #0 needs \"b\" before any operator produces it: the graph has a cycle or a gap"
     );
 }
 

@@ -24,14 +24,15 @@ impl BlockingClient {
         Ok(Self { client: PromClient::new(endpoint)?, runtime })
     }
 
-    /// Runs a query and blocks until its end: `blocking.ask(async |client| client.instant("up",
+    /// Runs a query and blocks until its end: `blocking.block_on(async |client| client.query_instant("up",
     /// None).await)`.
     pub fn block_on<T>(
         &self,
         question: impl AsyncFnOnce(&PromClient) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
         if Handle::try_current().is_ok() {
-            let reason = "a task of a runtime would wait for itself; ask with `Client` there".to_string();
+            let reason =
+                "a blocking call inside an async runtime would block it; use `PromClient` there".to_string();
             return Err(QueryError::BadEndpoint { url: self.client.endpoint().to_string(), reason });
         }
         self.runtime.block_on(question(&self.client))

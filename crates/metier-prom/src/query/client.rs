@@ -19,9 +19,9 @@ use super::response::{MetricLabels, QueryResponse, parse_envelope};
 const MAX_GET_URL_BYTES: usize = 2000;
 /// Maximum number of steps that Prometheus allows in a range query.
 const MAX_STEPS: u64 = 11_000;
-/// Bytes of a refusal that are looked at.
+/// Bytes of a refusal that are read.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
-/// Characters of other people's text in an error.
+/// Maximum length of remote text in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 300;
 /// Maximum size of a certificate file.
 const MAX_AUTHORITY_BYTES: u64 = 4 << 20;
@@ -234,11 +234,13 @@ impl PromClient {
             response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let to = response.headers().get(reqwest::header::LOCATION).and_then(|to| to.to_str().ok());
         let text = match to.filter(|_| status.is_redirection()) {
-            Some(to) => format!("it sends us to {}; name that address if it is meant", redact_address(to)),
+            Some(to) => {
+                format!("it redirects to {}; use that address if it is the right one", redact_address(to))
+            }
             None => refusal_text(&read_beginning(response, MAX_REFUSAL_BYTES).await),
         };
         let wish = wish.filter(|_| is_retryable_status(code)).map(Duration::from_secs);
-        Err((QueryFailure::Refused { status: code, said: text, tries }, wish))
+        Err((QueryFailure::Refused { status: code, answer: text, tries }, wish))
     }
 }
 
@@ -273,7 +275,7 @@ fn request_headers(endpoint: &PromEndpoint) -> Result<HeaderMap, QueryError> {
     Ok(headers)
 }
 
-/// What a refusal says: Prometheus' own words, or the first line of whatever it is.
+/// The message of a refusal: Prometheus' own, or the first line of any other body.
 fn refusal_text(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct RefusalBody {

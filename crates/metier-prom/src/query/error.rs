@@ -19,7 +19,7 @@ pub enum QueryError {
     #[error("cannot use {} as certificate authority: {reason}; want a file of PEM certificates", path.display())]
     BadAuthority { path: PathBuf, reason: String },
     /// Another setting of the endpoint cannot be used.
-    #[error("cannot ask {url}: {reason}")]
+    #[error("cannot query {url}: {reason}")]
     BadEndpoint { url: String, reason: String },
     /// The range is invalid; no request was sent.
     #[error(
@@ -75,16 +75,16 @@ pub enum QueryFailure {
         /// The time limit.
         after: Duration,
     },
-    #[error("answered {status}{}{said} (tried {tries} times)", if said.is_empty() { "" } else { ": " })]
+    #[error("answered {status}{}{answer} (tried {tries} times)", if answer.is_empty() { "" } else { ": " })]
     Refused {
         status: u16,
         /// The server's message, truncated.
-        said: String,
+        answer: String,
         /// Number of attempts.
         tries: u32,
     },
     /// The response is larger than the limit.
-    #[error("the answer is larger than {most} bytes; ask for less, or allow more")]
+    #[error("the answer is larger than {most} bytes; query less, or raise the limit")]
     TooLarge { most: u64 },
     #[error("the response is not from the Prometheus API: {what}")]
     Malformed {

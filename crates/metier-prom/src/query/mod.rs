@@ -1,7 +1,7 @@
 //! A client of the Prometheus HTTP API, also for compatible servers (Thanos, Mimir,
 //! VictoriaMetrics).
 //!
-//! An [`PromEndpoint`] holds address, credentials and limits; a [`PromClient`] sends queries. An [`QueryResponse`]
+//! A [`PromEndpoint`] holds address, credentials and limits; a [`PromClient`] sends queries. A [`QueryResponse`]
 //! is the typed response together with its raw bytes. The implementation is asynchronous;
 //! [`BlockingClient`] wraps it for callers without a runtime.
 //!

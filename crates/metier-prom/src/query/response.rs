@@ -1,4 +1,4 @@
-//! What came: typed, and as the bytes that came.
+//! Query responses: typed, and as raw bytes.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::series_reader::{AllLabels, JsonSample, LabelColumns, WireSeries, read_sample};
 
-/// Who a series is: its labels, sorted by name.
+/// The labels that identify a series, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct MetricLabels(Vec<(Box<str>, Box<str>)>);
 
@@ -33,7 +33,7 @@ impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for MetricLabels
         let mut labels: Vec<_> =
             labels.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         labels.sort_unstable();
-        labels.dedup_by(|next, kept| next.0 == kept.0);
+        labels.dedup_by(|next, previous| next.0 == previous.0);
         Self(labels)
     }
 }
@@ -64,7 +64,7 @@ pub struct SeriesPoint {
 }
 
 impl SeriesPoint {
-    /// The value, if it is a number that can be reckoned with.
+    /// The value, if it is finite.
     pub fn finite_value(&self) -> Option<f64> {
         self.value.is_finite().then_some(self.value)
     }
@@ -81,10 +81,10 @@ impl JsonSample for SeriesPoint {
     }
 }
 
-/// Seconds of Unix time; Prometheus keeps milliseconds.
+/// Converts seconds of Unix time; Prometheus stores milliseconds.
 fn timestamp_from_seconds<E: de::Error>(seconds: f64) -> Result<UtcTimestamp, E> {
     let millis = (seconds * 1000.0).round();
-    // What does not fit saturates, and is then refused.
+    // Out-of-range times saturate and are then rejected.
     let at = UtcTimestamp::from_millisecond(millis as i64).ok().filter(|_| millis.is_finite());
     at.ok_or_else(|| E::invalid_value(de::Unexpected::Float(seconds), &"seconds of Unix time"))
 }
@@ -95,28 +95,28 @@ impl<'de> Deserialize<'de> for SeriesPoint {
     }
 }
 
-/// One series at the time that was asked for.
+/// One series at the requested time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InstantSample {
     pub metric: MetricLabels,
-    /// Its value, stamped with the time that was asked for.
+    /// Its value, with the requested time as timestamp.
     pub point: SeriesPoint,
 }
 
-/// One series over a time.
+/// One series over a time range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RangeSeries {
     pub metric: MetricLabels,
-    /// Its values, in order of time.
+    /// Its values in time order.
     pub points: Vec<SeriesPoint>,
 }
 
-/// What an expression came to.
+/// The value of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub enum QueryValues {
     /// Series at one time.
     Vector(Vec<InstantSample>),
-    /// Series over a time.
+    /// Series over a time range.
     Matrix(Vec<RangeSeries>),
     Scalar(SeriesPoint),
     Text(UtcTimestamp, String),
@@ -125,16 +125,17 @@ pub enum QueryValues {
 #[derive(Debug, Clone)]
 pub struct QueryResponse {
     pub values: QueryValues,
-    /// What the server warns of: the answer may not be whole.
+    /// Warnings of the server: the response may be incomplete.
     pub warnings: Vec<String>,
     /// Series left out of `values` because they are native histograms; they are in `raw`.
     pub histograms: usize,
-    /// The payload as it came, JSON.
+    /// The payload as received, JSON.
     pub raw: Vec<u8>,
 }
 
 impl QueryResponse {
-    /// Reads a payload that came at another time: that of a file, say. An error says what was found.
+    /// Parses a stored payload, for example from a file. The error describes the unexpected
+    /// content.
     pub fn parse(raw: Vec<u8>) -> serde_json::Result<Self> {
         let envelope: ResponseEnvelope<ResultPayload> = parse_envelope(&raw)?;
         let (values, histograms) = envelope.data.into_values()?;
@@ -157,7 +158,7 @@ impl QueryResponse {
         }
     }
 
-    /// The number, if it is one: a scalar, or a vector of one.
+    /// The number, if the result is one: a scalar, or a vector with one element.
     pub fn as_number(&self) -> Option<f64> {
         match &self.values {
             QueryValues::Scalar(point) => Some(point.value),
@@ -170,13 +171,13 @@ impl QueryResponse {
     }
 }
 
-/// What every answer is wrapped in.
+/// The envelope of every response.
 pub(super) struct ResponseEnvelope<T> {
     pub data: T,
     pub warnings: Vec<String>,
 }
 
-/// Unwraps; the error says what was found.
+/// Unwraps a response; the error describes the unexpected content.
 pub(super) fn parse_envelope<T: de::DeserializeOwned>(raw: &[u8]) -> serde_json::Result<ResponseEnvelope<T>> {
     #[derive(Deserialize)]
     #[serde(bound = "T: de::DeserializeOwned")]
@@ -199,7 +200,7 @@ pub(super) fn parse_envelope<T: de::DeserializeOwned>(raw: &[u8]) -> serde_json:
     }
 }
 
-/// `data` of a query, as it is written.
+/// `data` of a query in the wire format.
 #[derive(Deserialize)]
 #[serde(tag = "resultType", content = "result", rename_all = "lowercase")]
 enum ResultPayload {
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!((readings[0].metric.label("b"), readings[0].metric.name()), (None, Some("a")));
         assert_eq!(readings[0].metric.to_string(), r#"a{b="",z="1"}"#);
         assert_eq!(readings[1].point.value, f64::INFINITY);
-        // The type may come behind what it types.
+        // `resultType` may follow `result`.
         let matrix = parse(
             r#"{"data":{"result":[{"metric":{"x":"y"},"values":[[1,"1"],[2,"-Inf"]]}],"resultType":"matrix"},"status":"success"}"#,
         )

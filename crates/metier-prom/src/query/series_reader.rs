@@ -1,8 +1,9 @@
-//! Series in JSON, as Prometheus answers them and as files of its answers keep them:
-//! `{"metric": {"name": "value", …}, "values": [[seconds, "value"], …]}`.
+//! Reads series in JSON, as in Prometheus' responses and in files of them: `{"metric": {"name":
+//! "value", …}, "values": [[seconds, "value"], …]}`.
 //!
-//! Read as a stream, with two parameters: a [`LabelFilter`] says which labels are kept, a [`JsonSample`] what becomes of
-//! a pair of time and value. Lists of series by name are read within [`SeriesLimits`].
+//! The input is read as a stream, with two parameters: a [`LabelFilter`] selects labels, a
+//! [`JsonSample`] converts pairs of time and value. Lists of series by name are read within
+//! [`SeriesLimits`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqA
 
 use super::response::MetricLabels;
 
-/// Which labels of series are kept.
+/// Selects labels of series.
 pub trait LabelFilter {
     fn keeps(name: &str) -> bool;
 }
@@ -31,14 +32,14 @@ impl LabelFilter for AllLabels {
 
 /// A sample, made of a pair of numbers or of texts that are numbers.
 pub trait JsonSample: Sized {
-    /// The number of a text.
+    /// Parses a number from a text.
     fn parse_number<E: de::Error>(text: &str) -> Result<f64, E>;
 
-    /// The sample of a time in seconds and a value; `None` leaves it out.
+    /// Converts a time in seconds and a value to a sample; `None` skips it.
     fn from_numbers<E: de::Error>(time: f64, value: f64) -> Result<Option<Self>, E>;
 }
 
-/// A number as a kind of sample reads it.
+/// A number, parsed by a kind of sample.
 struct SampleNumber<P>(f64, PhantomData<P>);
 
 impl<'de, P: JsonSample> Deserialize<'de> for SampleNumber<P> {
@@ -106,7 +107,7 @@ impl<'de> Deserialize<'de> for LabelText<'de> {
     }
 }
 
-/// The labels of a series that the filter keeps.
+/// The selected labels of a series.
 pub(super) struct LabelColumns<F> {
     pub metric: MetricLabels,
     filter: PhantomData<F>,
@@ -162,7 +163,7 @@ impl<'de, P: JsonSample> Deserialize<'de> for SampleColumn<P> {
     }
 }
 
-/// A series as it is written.
+/// A series in the wire format.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "F: LabelFilter, P: JsonSample"))]
 pub(super) struct WireSeries<F, P> {
@@ -171,14 +172,15 @@ pub(super) struct WireSeries<F, P> {
     pub histograms: Option<IgnoredAny>,
 }
 
-/// The most series and samples that are read.
+/// Maximum number of series and samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesLimits {
     pub series: usize,
     pub samples: usize,
 }
 
-/// Reads an object of lists of series by name; `make` makes each of its labels and samples.
+/// Reads an object of lists of series by name; `make` converts the labels and samples of each
+/// series.
 pub fn read_series_by_name<'de, F: LabelFilter, P: JsonSample, T, D: Deserializer<'de>>(
     from: D,
     limits: SeriesLimits,

@@ -92,8 +92,8 @@ fn series_and_label_values_are_listed() {
 fn a_wrong_expression_is_refused_in_prometheus_own_words_and_not_tried_again() {
     let Some(client) = lab() else { return };
     let error = instant(&client, "rate(up").unwrap_err();
-    let QueryFailure::Refused { status: 400, said, tries: 1 } = trouble(&error) else { panic!("{error}") };
-    assert!(said.contains("bad_data") && said.contains("unclosed left parenthesis"), "{said}");
+    let QueryFailure::Refused { status: 400, answer, tries: 1 } = trouble(&error) else { panic!("{error}") };
+    assert!(answer.contains("bad_data") && answer.contains("unclosed left parenthesis"), "{answer}");
     assert!(error.to_string().contains("\"rate(up\"") && !error.is_retryable(), "{error}");
     // HTTP 422: the expression is valid but cannot be evaluated.
     let error = instant(&client, "up * on() up").unwrap_err();
@@ -172,7 +172,7 @@ fn what_may_pass_is_tried_again_and_what_will_not_is_not() {
     let error = instant(&broken.client(), "up").unwrap_err();
     assert_eq!(
         trouble(&error),
-        &QueryFailure::Refused { status: 500, said: "panic: at the disco".into(), tries: 4 },
+        &QueryFailure::Refused { status: 500, answer: "panic: at the disco".into(), tries: 4 },
         "{error}"
     );
     assert!(error.is_retryable());
@@ -288,7 +288,7 @@ fn the_same_client_serves_tasks_and_the_waiting_one_refuses_to_block_them() {
     runtime.block_on(async {
         assert_eq!(client.query_instant("up", None).await.unwrap().as_number(), Some(1.0));
         let error = instant(&waiting, "up").unwrap_err().to_string();
-        assert!(error.contains("ask with `Client`"), "{error}");
+        assert!(error.contains("use `PromClient`"), "{error}");
     });
 }
 

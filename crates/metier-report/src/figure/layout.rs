@@ -175,15 +175,15 @@ fn thin_points(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= MAX_POINTS {
         return points.to_vec();
     }
-    let mut kept = Vec::with_capacity(MAX_POINTS + 2);
+    let mut thinned = Vec::with_capacity(MAX_POINTS + 2);
     for stretch in points.chunks(points.len().div_ceil(MAX_POINTS / 2)) {
-        let least = stretch.iter().min_by(|one, two| one.1.total_cmp(&two.1));
-        let most = stretch.iter().max_by(|one, two| one.1.total_cmp(&two.1));
+        let least = stretch.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+        let most = stretch.iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let mut pair: Vec<(f64, f64)> = least.into_iter().chain(most).copied().collect();
-        pair.sort_by(|one, two| one.0.total_cmp(&two.0));
-        kept.append(&mut pair);
+        pair.sort_by(|a, b| a.0.total_cmp(&b.0));
+        thinned.append(&mut pair);
     }
-    kept
+    thinned
 }
 
 /// Draws bars below each other; returns the top of the next panel.

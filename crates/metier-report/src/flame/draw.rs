@@ -96,10 +96,10 @@ fn summarize_functions(stacks: &CollapsedStacks, laid: &FlameLayout<'_>) -> Stri
     }
     let mut most: Vec<(&str, u64)> = own.into_iter().filter(|(_, own)| *own > 0).collect();
     most.sort_by(|l, r| r.1.cmp(&l.1).then(l.0.cmp(r.0)));
-    let told = |(name, own): &(&str, u64)| {
+    let describe = |(name, own): &(&str, u64)| {
         format!("{} {:.1} %", shorten(name, 60), *own as f64 * 100.0 / stacks.total_samples().max(1) as f64)
     };
-    format!("most time in {}", most.iter().take(5).map(told).collect::<Vec<_>>().join(", "))
+    format!("most time in {}", most.iter().take(5).map(describe).collect::<Vec<_>>().join(", "))
 }
 
 fn describe_omissions(
@@ -125,7 +125,7 @@ fn describe_omissions(
         ));
         if laid.vanished > 0.0005 {
             text.push_str(&format!(
-                "; {:.1} % of it are in stacks that are gone here",
+                "; {:.1} % of it are in stacks that are left out here",
                 laid.vanished * 100.0
             ));
         }

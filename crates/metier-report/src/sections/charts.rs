@@ -37,7 +37,9 @@ const CHART_PANELS: [ChartPanel; 3] = [
 pub fn charts_section(subjects: &[ReportSubject]) -> ReportSection {
     let mut blocks = Vec::new();
     let phases = match subjects {
-        [one] => one.representative_run().map(|shown| shown.run.context.phases.clone()).unwrap_or_default(),
+        [subject] => {
+            subject.representative_run().map(|shown| shown.run.context.phases.clone()).unwrap_or_default()
+        }
         _ => Vec::new(),
     };
     for panel in &CHART_PANELS {
@@ -50,12 +52,12 @@ pub fn charts_section(subjects: &[ReportSubject]) -> ReportSection {
             blocks.extend(draw_chart(panel.title, panel.scale, lines, &phases).map(ReportBlock::Chart));
         }
     }
-    if let [one] = subjects
-        && let Some(shown) = one.representative_run()
+    if let [subject] = subjects
+        && let Some(shown) = subject.representative_run()
     {
         let of =
-            |title: &str, scale: ChartScale, wanted: &dyn Fn(&Series, ColumnKind, ColumnUnit) -> bool| {
-                draw_chart(title, scale, matching_lines(shown, wanted), &phases).map(ReportBlock::Chart)
+            |title: &str, scale: ChartScale, is_shown: &dyn Fn(&Series, ColumnKind, ColumnUnit) -> bool| {
+                draw_chart(title, scale, matching_lines(shown, is_shown), &phases).map(ReportBlock::Chart)
             };
         let rest = |series: &Series| !matches!(series.name.as_str(), "use" | "host" | "application");
         blocks.extend(of("Power", ChartScale::InUnit(ColumnUnit::Watts), &|series, kind, unit| {
@@ -112,7 +114,7 @@ fn representative_lines(subject: &ReportSubject, panel: &ChartPanel) -> Vec<Char
 
 /// One line per subject; read and written bytes are added.
 fn subject_lines(subjects: &[ReportSubject], panel: &ChartPanel) -> Vec<ChartLine> {
-    let one = |(colour, subject): (usize, &ReportSubject)| {
+    let subject_line = |(colour, subject): (usize, &ReportSubject)| {
         let series = usage_series(subject.representative_run()?)?;
         let mut found = column_line(series, panel.columns[0].0)?;
         if panel.columns[0].0 == "read"
@@ -122,17 +124,17 @@ fn subject_lines(subjects: &[ReportSubject], panel: &ChartPanel) -> Vec<ChartLin
         }
         Some(ChartLine { label: subject.label.clone(), colour, ..found })
     };
-    subjects.iter().enumerate().filter_map(one).collect()
+    subjects.iter().enumerate().filter_map(subject_line).collect()
 }
 
 /// All columns of a kind and unit, over all series.
 fn matching_lines(
     shown: &ReportedRun,
-    wanted: &dyn Fn(&Series, ColumnKind, ColumnUnit) -> bool,
+    is_shown: &dyn Fn(&Series, ColumnKind, ColumnUnit) -> bool,
 ) -> Vec<ChartLine> {
     let mut lines = Vec::new();
     for series in &shown.series {
-        for column in series.columns.iter().filter(|column| wanted(series, column.kind, column.unit)) {
+        for column in series.columns.iter().filter(|column| is_shown(series, column.kind, column.unit)) {
             lines.extend(column_line(series, &column.name));
         }
     }

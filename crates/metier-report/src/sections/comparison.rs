@@ -24,11 +24,11 @@ pub fn comparison_section(record: &ReportRecord) -> ReportSection {
 fn describe_changes(comparison: &RunComparison) -> String {
     let list = |verdict: ComparisonVerdict| -> String {
         let of = comparison.metrics.iter().filter(|metric| metric.verdict == verdict);
-        let told = |metric: &MetricComparison| {
+        let describe = |metric: &MetricComparison| {
             let change = metric.change_ratio.map_or_else(|| "from nothing".to_string(), Ratio::signed);
             format!("{} {change}", metric.field.short_name())
         };
-        of.map(told).collect::<Vec<_>>().join(", ")
+        of.map(describe).collect::<Vec<_>>().join(", ")
     };
     let (a, b) = (&comparison.a, &comparison.b);
     let head = format!(

@@ -26,7 +26,7 @@ pub fn stage_blocks(shown: &ReportedRun) -> Vec<ReportBlock> {
     }
     if let Some(intake) = &run.intake {
         let text = format!(
-            "{} messages understood, {} dropped, {} not understood, {} beyond the number of stages that is kept.",
+            "{} messages understood, {} dropped, {} not understood, {} beyond the maximum number of stages.",
             intake.messages, intake.dropped, intake.malformed, intake.beyond_limit
         );
         let lossy = intake.dropped + intake.malformed + intake.beyond_limit > 0;

@@ -49,7 +49,7 @@ fn describe_quality(run: &Run) -> String {
         }
     }
     let mut text = match parts.is_empty() {
-        true => "Nothing is noted about the quality of its values.".to_string(),
+        true => "The record has no notes on the quality of its values.".to_string(),
         false => format!("{} values: {}.", run.quality.len(), parts.join(", ")),
     };
     if let Some(method) = run.context.method {

@@ -67,7 +67,7 @@ fn a_difference_is_of_shares_and_tells_what_is_gone() {
     assert!(same.places.iter().all(|place| (place.share - place.before.unwrap()).abs() < 1e-9));
     let picture = standalone_svg(&after, "after", Some(FlameBaseline { stacks: &before, label: "before" }));
     assert!(picture.contains("after against before") && picture.contains("+25.00 points"), "{picture}");
-    assert!(picture.contains("30.0 % of it are in stacks that are gone here"));
+    assert!(picture.contains("30.0 % of it are in stacks that are left out here"));
     assert!(picture.contains("hsl(8 ") && picture.contains("hsl(0 0% 90%)"));
     // With few samples the same shares are not significant.
     let few = |text: &str| {

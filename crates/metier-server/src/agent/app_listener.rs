@@ -228,7 +228,7 @@ fn process_messages(queue: &MessageQueue<AppIdentity>, intake: &Mutex<MessageInt
             Ok(Some(block)) => {
                 parse_frames(
                     &mut lock_intake(intake),
-                    &block.who,
+                    &block.sender,
                     block.source,
                     &block.frames,
                     block.read_ns,

@@ -1,4 +1,5 @@
-//! The first pass of an import: everything is looked at, against the store too, before anything is written.
+//! The first pass of an import: checks the whole archive, also against the store, before anything
+//! is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -13,16 +14,16 @@ use super::lines::{ArchiveLine, ArchiveLines};
 use super::{ArchiveError, ArtefactPart, MOST_RUNS, PART_BYTES};
 use crate::RecordStore;
 
-/// What an archive holds.
+/// Contents of a checked archive.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ArchiveContents {
     /// Runs that are not in the store yet.
     pub new_runs: u64,
-    /// Runs that are there already, equal.
+    /// Runs that are already in the store with equal content.
     pub known_runs: BTreeSet<RunId>,
 }
 
-/// Looks at a whole archive. Says what it holds, or the first thing that is wrong with it.
+/// Checks a whole archive. Returns its contents, or the first defect.
 pub fn check(archive: impl BufRead, store: &RecordStore) -> Result<ArchiveContents, ArchiveError> {
     let mut lines = ArchiveLines::new(archive);
     let mut checker = ArchiveChecker::new(store);
@@ -38,9 +39,10 @@ struct ArchiveChecker<'a> {
     runs: BTreeSet<RunId>,
     /// Files that are complete.
     files: BTreeMap<ContentDigest, u64>,
-    /// The file whose parts are coming.
+    /// The artefact whose parts are being read.
     coming: Option<PartialArtefact>,
-    /// The run whose series are coming, and what the store has of it, where it has it.
+    /// The run whose series are being read, with the series names so far and the stored record, if
+    /// there is one.
     current: Option<(RunId, BTreeSet<String>, Option<Vec<Series>>)>,
     seen_head: bool,
     seen_end: bool,
@@ -222,7 +224,7 @@ impl<'a> ArchiveChecker<'a> {
         Ok(())
     }
 
-    /// The run before is complete.
+    /// Completes the current run.
     fn close(&mut self) -> Result<(), ArchiveError> {
         match self.current.take() {
             Some((run, names, Some(known))) => {
@@ -263,7 +265,7 @@ pub(super) fn decode(part: &ArtefactPart) -> Result<Vec<u8>, ArchiveError> {
     Ok(bytes)
 }
 
-/// Makes what stands in absent rows, which means nothing, equal.
+/// Zeroes the values of absent rows, which have no meaning, so that series compare equal.
 fn zero_absent(series: &mut Series) {
     series.mask_infinities();
     for column in &mut series.columns {

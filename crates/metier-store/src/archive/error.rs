@@ -1,17 +1,17 @@
 //! Why an archive cannot be written, checked or imported.
 
-/// What is wrong with an archive, or with the store that it is for.
+/// A defect of an archive or of its target store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// Something is wrong with one line.
+    /// An error in one line.
     #[error("line {number}")]
     Line {
-        /// Counted from 1.
+        /// Line number from 1.
         number: u64,
         source: Box<ArchiveError>,
     },
-    /// The content makes no sense: the field, what it has, what it should have.
+    /// Invalid content: the field, its value and the expected one.
     #[error("{0}")]
     Content(String),
     #[error(transparent)]

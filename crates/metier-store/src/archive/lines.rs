@@ -1,5 +1,5 @@
-//! Reading the lines of an archive: each of bounded length, parsed into its record, or an error that names
-//! line and field.
+//! Reads the lines of an archive: each of bounded length, parsed into its record, or an error that
+//! names line and field.
 
 use std::io::{BufRead, Read};
 
@@ -24,7 +24,7 @@ pub(super) enum ArchiveLine {
     End(ArchiveEnd),
 }
 
-/// ArchiveLines with their numbers.
+/// The lines of an archive, with their numbers.
 pub(super) struct ArchiveLines<R> {
     reader: R,
     number: u64,
@@ -36,7 +36,7 @@ impl<R: BufRead> ArchiveLines<R> {
         Self { reader, number: 0, buffer: Vec::new() }
     }
 
-    /// The number of the line that was read last, from 1.
+    /// Number of the last line that was read, from 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -72,7 +72,7 @@ struct LineSchema {
 
 fn parse(text: &[u8]) -> Result<ArchiveLine, ArchiveError> {
     let head: LineSchema = serde_json::from_slice(text).map_err(|error| {
-        let text = said(&error);
+        let text = error_text(&error);
         ArchiveError::Content(format!("not a JSON object ({text}); want an archive of `metier export`"))
     })?;
     let Some(schema) = head.schema else {
@@ -95,15 +95,15 @@ fn parse(text: &[u8]) -> Result<ArchiveLine, ArchiveError> {
     })
 }
 
-/// The parser's words without its own count of lines, which is always 1 here.
-fn said(error: &serde_json::Error) -> String {
+/// The parser's message without its own line number, which is always 1 here.
+fn error_text(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or(&text).to_string()
 }
 
 fn record<T: DeserializeOwned>(text: &[u8]) -> Result<T, ArchiveError> {
     serde_json::from_slice(text).map_err(|error| {
-        let name_text = said(&error);
+        let name_text = error_text(&error);
         match serde_json::from_slice::<Value>(text).ok().and_then(|value| culprit::<T>(&value, &name_text)) {
             Some(field) => ArchiveError::Content(format!("field {field}: {name_text}")),
             None => ArchiveError::Content(name_text),
@@ -111,10 +111,11 @@ fn record<T: DeserializeOwned>(text: &[u8]) -> Result<T, ArchiveError> {
     })
 }
 
-/// The field that the parser does not like. It cannot tell itself, but it stops there: taking away a field before
-/// that one changes what it says, taking away a later one does not. So it is the last field whose absence does.
+/// Finds the field that the parser rejects. The parser does not report it, but it stops there:
+/// removing an earlier field changes its message, removing a later field does not. So it is the
+/// last field whose removal changes the message.
 fn culprit<T: DeserializeOwned>(whole: &Value, said_of_whole: &str) -> Option<String> {
-    // This one it names itself, and only at the end of the record.
+    // The parser names a missing field itself, and only at the end of the record.
     if said_of_whole.starts_with("missing field") {
         return None;
     }
@@ -125,13 +126,13 @@ fn culprit<T: DeserializeOwned>(whole: &Value, said_of_whole: &str) -> Option<St
         let (last, above) = path.split_last()?;
         let owner = above.iter().try_fold(&mut without, |value, key| value.get_mut(key))?;
         owner.as_object_mut()?.shift_remove(last)?;
-        let said = serde_json::from_value::<T>(without).map_err(|error| said(&error));
-        (said.err().as_deref() != Some(said_of_whole)).then_some(())
+        let outcome = serde_json::from_value::<T>(without).map_err(|error| error_text(&error));
+        (outcome.err().as_deref() != Some(said_of_whole)).then_some(())
     };
     paths.iter().rfind(|path| changes(path).is_some()).map(|path| path.join("."))
 }
 
-/// Paths of all fields in the order of the text, a record before its parts; a list counts as one value.
+/// Paths of all fields in text order, a record before its parts; a list counts as one value.
 fn fields(value: &Value, under: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
     let Value::Object(map) = value else { return };
     for (key, value) in map {
@@ -146,7 +147,7 @@ fn fields(value: &Value, under: &mut Vec<String>, found: &mut Vec<Vec<String>>) 
 mod tests {
     use super::*;
 
-    /// The error of a line with its cause.
+    /// Formats an error with its cause.
     fn chain(error: ArchiveError) -> String {
         format!("{error}: {}", std::error::Error::source(&error).unwrap())
     }

@@ -14,7 +14,7 @@
 //! them) comes before the first run that has it, once, in parts of at most 3 MiB, in order. A value of a series
 //! that JSON cannot carry (not finite) is written as absent. The same store content gives the same bytes.
 //!
-//! Reading is in two passes: [`check`] looks at everything, against the store as well; only then [`import`]
+//! Reading is in two passes: [`check()`] checks everything, also against the store; only then [`import`]
 //! writes. Limits: lines of at most 1 GiB, a million runs.
 
 mod check;
@@ -57,9 +57,9 @@ impl VersionedRecord for ArchiveHead {
 struct ArchiveEnd {
     /// `metier.export-end/1`.
     schema: RecordSchema<ArchiveEnd>,
-    /// How many runs there were.
+    /// Number of runs.
     runs: u64,
-    /// How many lines, this one included.
+    /// Number of lines, including this one.
     lines: u64,
     /// Fields of later versions.
     #[serde(flatten)]

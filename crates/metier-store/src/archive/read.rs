@@ -1,4 +1,4 @@
-//! The second pass of an import: writes what [`check`](super::check()) found good.
+//! The second pass of an import: writes what [`check`](super::check()) accepted.
 
 use std::io::{self, BufRead, Read};
 
@@ -10,7 +10,7 @@ use super::lines::{ArchiveLine, ArchiveLines};
 use super::{ArchiveError, ArtefactPart};
 use crate::RecordStore;
 
-/// Writes an archive that was checked into the store; `done` is told after each run.
+/// Imports a checked archive into the store; `done` is called after each run.
 pub fn import(
     archive: impl BufRead,
     store: &RecordStore,
@@ -38,7 +38,7 @@ pub fn import(
             ArchiveLine::Device(device) => put_device(store, &device)?,
             ArchiveLine::Workload(workload) => put_workload(store, &workload)?,
             ArchiveLine::Part(part) => {
-                // Its own run comes after it; the one before is complete.
+                // The artefact's own run follows it; the previous run is complete.
                 put(current.take())?;
                 put_file(store, part, &mut lines)?;
             }
@@ -48,12 +48,12 @@ pub fn import(
     put(current.take())
 }
 
-/// The error for an archive that is not what was checked.
+/// The error for an archive that has changed since it was checked.
 fn changed() -> ArchiveError {
     ArchiveError::Content("changed since it was checked".to_string())
 }
 
-/// What was seen last is what holds.
+/// Stores the device unless the stored record is at least as recent.
 fn put_device(store: &RecordStore, device: &Device) -> Result<(), ArchiveError> {
     match store.device(&device.id)? {
         Some(known) if known.seen >= device.seen => Ok(()),
@@ -61,7 +61,7 @@ fn put_device(store: &RecordStore, device: &Device) -> Result<(), ArchiveError> 
     }
 }
 
-/// What the store knows of a workload stays, except that it may have been seen earlier elsewhere.
+/// Stores the workload; an existing record stays, with the earlier `first_seen` of both.
 fn put_workload(store: &RecordStore, workload: &Workload) -> Result<(), ArchiveError> {
     match store.workload(&workload.id)? {
         None => Ok(store.put_workload(workload)?),
@@ -87,10 +87,10 @@ fn put_file<R: BufRead>(
     Ok(())
 }
 
-/// PartsReader that follow each other, as one content.
+/// Reads consecutive parts as one content.
 struct PartsReader<'a, R> {
     size: u64,
-    /// Bytes of the parts before this one.
+    /// Bytes of the previous parts.
     read: u64,
     at: usize,
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Writing an archive.
+//! Writes an archive.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{ArchiveEnd, ArchiveError, ArchiveHead, ArtefactPart, PART_BYTES};
 use crate::RecordStore;
 
-/// A run to export, and what it refers to.
+/// A run to export, with its references.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExportedRun {
     pub run: RunId,
@@ -20,7 +20,7 @@ pub struct ExportedRun {
     pub device: DeviceId,
 }
 
-/// ArchiveWriter that were written so far.
+/// Writes lines and counts them.
 struct ArchiveWriter<'a> {
     out: &'a mut dyn Write,
     written: u64,
@@ -35,7 +35,7 @@ impl ArchiveWriter<'_> {
     }
 }
 
-/// Writes the runs with all that belongs to them; `done` is told after each.
+/// Exports runs with everything that belongs to them; `done` is called after each.
 pub fn export(
     store: &RecordStore,
     exported_runs: &BTreeSet<ExportedRun>,
@@ -92,14 +92,14 @@ fn file(
         buffer: Vec::new(),
     };
     store.read_artefact(&artefact.digest, &mut parts)?;
-    // An empty file has one empty part, so that it is not forgotten.
+    // An empty file gets one empty part, so that it is part of the archive.
     if !parts.buffer.is_empty() || parts.offset == 0 {
         parts.emit()?;
     }
     Ok(())
 }
 
-/// Cuts what is written to it into parts.
+/// Splits the written bytes into parts.
 struct PartsWriter<'a, 'b> {
     lines: &'a mut ArchiveWriter<'b>,
     digest: ContentDigest,

@@ -34,7 +34,7 @@
 //! larger output and is slower.
 //!
 //! Decoding allocates no more than [`DecodeLimits`] and the input length allow. It returns an error for
-//! anything that [`encode`] does not write.
+//! anything that [`encode_series`] does not write.
 
 mod bit_packing;
 mod byte_reader;
@@ -70,7 +70,9 @@ pub enum CodecError {
     #[error("damaged: {0}")]
     Damaged(&'static str),
     /// Written by a later version of the codec.
-    #[error("written by version {0} of the series codec, this program knows version 1; use a newer metier")]
+    #[error(
+        "written by version {0} of the series codec, this program supports version 1; use a newer metier"
+    )]
     Newer(u8),
     /// Larger than the limits of the decoder.
     #[error("{what}: {got}, at most {limit} allowed")]
@@ -201,7 +203,7 @@ fn absent_ranges(absent: &[u32], rows: &std::ops::Range<usize>) -> Vec<(u32, u32
     ranges
 }
 
-/// Decodes bytes that [`encode`] wrote.
+/// Decodes bytes that [`encode_series`] wrote.
 pub fn decode_series(bytes: &[u8], limits: DecodeLimits) -> Result<Series, CodecError> {
     let mut table = SeriesDecoder::open(bytes, limits)?;
     let mut series = Series::new(table.run, table.name);

@@ -266,7 +266,7 @@ fn to_parameter<'a>(value: &'a SqlValue<'_>) -> &'a (dyn ToSql + Sync) {
     }
 }
 
-/// Connects within [`PATIENCE`]. The library's timeout covers only the TCP connection. A separate
+/// Connects within [`CONNECT_TIMEOUT`]. The library's timeout covers only the TCP connection. A separate
 /// thread enforces the limit for servers that accept and then do not respond.
 fn connect_client(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
     let bad = |want: String| Error::BadLocation { got: store.to_string(), want };

@@ -4,7 +4,7 @@
 //!   power cut may lose the last transactions but never damages the file.
 //! - Closing does not checkpoint the log: that would cost two disk flushes per `metier run`. SQLite
 //!   checkpoints by itself when the log has 1000 pages.
-//! - Concurrent programs wait up to [`PATIENCE`] for each other. Write transactions take their lock
+//! - Concurrent programs wait up to [`BUSY_TIMEOUT`] for each other. Write transactions take their lock
 //!   at the start, so they never fail halfway.
 //! - SQLite opens a file only after its header identified it as a metier store or as new. A foreign
 //!   database is not touched, not even its journal.
@@ -440,7 +440,7 @@ fn convert_error(error: rusqlite::Error, store: &str, doing: &'static str) -> Er
         (ErrorCode::ReadOnly, _) => Error::ReadOnly { store, why },
         (ErrorCode::CannotOpen, _) => Error::CannotOpen {
             store,
-            why: format!("{why}; SQLite must be able to read it and to make files beside it in its folder"),
+            why: format!("{why}; SQLite must be able to read it and to create files in its folder"),
         },
         _ => Error::Engine { store, doing, why },
     }

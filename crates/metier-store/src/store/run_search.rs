@@ -89,8 +89,8 @@ impl RecordStore {
         }
     }
 
-    /// The runs that a text names: the latest batch of a workload (`NAME~1`: the one before it), a batch, or what
-    /// [`RecordStore::find_run`] finds. Of a batch, runs that only warmed up are left out.
+    /// The runs that a text names: the latest batch of a workload (`NAME~1`: the batch before), a
+    /// batch, or the result of [`RecordStore::find_run`]. Warm-up runs of a batch are left out.
     pub fn find_runs(&self, text: &str) -> Result<Vec<Run>, Error> {
         if let Some(runs) = self.batch_of_workload(text, 0)? {
             return Ok(runs);
@@ -141,9 +141,10 @@ impl RecordStore {
         }
     }
 
-    /// The run that a person means: a full id, the first or last 4 or more digits of one, `last`, `last~2` (the
-    /// one two before it), or a workload's name or id (its latest run). A name that matches wholly wins over
-    /// digits, since digits can be lengthened. Warm-up runs are found by id only, and runs that kept another company are never `last`.
+    /// Finds one run by a user's text: a full id, the first or last 4 or more digits of one,
+    /// `last`, `last~2` (two before it), or a workload's name or id (its latest run). An exact name
+    /// takes precedence over digits, since digits can be lengthened. Warm-up runs are found by id
+    /// only, and co-runner runs are never `last`.
     pub fn find_run(&self, text: &str) -> Result<RunId, Error> {
         let text = text.trim();
         let none = || Error::NoRun { store: self.name(), text: text.chars().take(200).collect() };
@@ -183,7 +184,7 @@ impl RecordStore {
             found.into_iter().map(|mut row| id(row.next_text())).collect::<Result<_, _>>()?;
         match candidates.as_slice() {
             [] => Err(none()),
-            [one] => Ok(*one),
+            [run] => Ok(*run),
             _ => {
                 let more = candidates.len() > MAX_CANDIDATES;
                 candidates.truncate(MAX_CANDIDATES);

@@ -243,20 +243,20 @@ impl RecordStore {
     pub(super) fn check_series(&self, run: RunId, series: &[Series]) -> Result<(), Error> {
         let refused =
             |what, got: String, want: &str| Err(Error::Refused { what, got, want: want.to_string() });
-        for one in series {
-            if one.run != run {
-                let got = format!("{:?} is of run {}", one.name, one.run);
+        for entry in series {
+            if entry.run != run {
+                let got = format!("{:?} is of run {}", entry.name, entry.run);
                 return refused("series", got, &format!("a series of run {run}"));
             }
-            let length = one.name.chars().count();
-            if !(1..=200).contains(&length) || one.name.chars().any(char::is_control) {
-                let got = format!("{:?}", one.name.chars().take(80).collect::<String>());
+            let length = entry.name.chars().count();
+            if !(1..=200).contains(&length) || entry.name.chars().any(char::is_control) {
+                let got = format!("{:?}", entry.name.chars().take(80).collect::<String>());
                 return refused("name of a series", got, "1 to 200 printable characters");
             }
-            if one.columns.len() > PIECE_LIMITS.columns as usize {
-                return refused("columns of a series", one.columns.len().to_string(), "at most 4096");
+            if entry.columns.len() > PIECE_LIMITS.columns as usize {
+                return refused("columns of a series", entry.columns.len().to_string(), "at most 4096");
             }
-            if let Some(defect) = one.find_defect() {
+            if let Some(defect) = entry.find_defect() {
                 return refused("series", defect, "ascending times and as many values in each column");
             }
         }

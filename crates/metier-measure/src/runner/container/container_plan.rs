@@ -1,5 +1,5 @@
-//! What the engine is asked to make: the specification in the engine's own words. Everything is passed as lists and
-//! fields, never as a line for a shell.
+//! The specification of a container in the engine's API. Everything is passed as lists and fields,
+//! never as a line for a shell.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::observer::ObserverProvision;
 use crate::spec::{self, ContainerSpec, GpuCount, ResourceLimits};
 use crate::{Error, RunSpec};
 
-/// Everything that a container is made from, apart from its image's own settings.
+/// All settings of a container, apart from its image's own.
 #[derive(Debug, Clone)]
 pub(super) struct ContainerPlan {
     pub name: String,
@@ -26,14 +26,14 @@ pub(super) struct ContainerPlan {
     mounts: Vec<Mount>,
     pub limits: ResourceLimits,
     working_directory: Option<String>,
-    /// Our group: a path from the root of each hierarchy, or a slice of systemd's.
+    /// metier's parent control group: a path from the root of each hierarchy, or a systemd slice.
     pub cgroup_parent: Option<String>,
     /// The gate's folder on this host.
     pub gate: Option<String>,
 }
 
 impl ContainerPlan {
-    /// From a specification; refuses what an engine cannot be told.
+    /// Converts a specification; rejects settings that an engine cannot express.
     pub fn new(
         spec: &RunSpec,
         container: &ContainerSpec,
@@ -42,7 +42,7 @@ impl ContainerPlan {
         owner: &[(&str, String)],
     ) -> Result<Self, Error> {
         let given = spec.environment.iter();
-        // The engine takes the last of two equal names.
+        // The engine uses the last of two variables with the same name.
         let environment =
             provision.environment.iter().chain(given).map(|(name, value)| format!("{name}={value}"));
         let mounts =
@@ -64,7 +64,8 @@ impl ContainerPlan {
         })
     }
 
-    /// A source of a mount that is not on this host. Docker refuses it; Podman would make a folder of root's there.
+    /// The first mount source that does not exist on this host. Docker rejects it; Podman would
+    /// create a folder owned by root.
     pub fn find_absent_source(&self) -> Option<&str> {
         let mut sources = self.mounts.iter().filter_map(|mount| mount.source.as_deref());
         sources.find(|source| !Path::new(source).exists())
@@ -76,7 +77,7 @@ impl ContainerPlan {
         let words = image.command.clone();
         let (entrypoint, cmd) = match &self.gate {
             Some(_) => (gate::ENTRYPOINT.map(str::to_string).to_vec(), words),
-            // Together they are what runs; the image's own must not come in between.
+            // Together they replace the image's entrypoint and command.
             None => (words.iter().take(1).cloned().collect(), words.into_iter().skip(1).collect()),
         };
         let memory = self.limits.memory.and_then(|bytes| i64::try_from(bytes.0).ok());
@@ -85,7 +86,7 @@ impl ContainerPlan {
             binds: self.gate.as_ref().map(|gate| vec![gated(gate)]),
             mounts: Some(self.mounts.clone()),
             memory,
-            // No swap: it would be slow instead of hitting its limit.
+            // No swap: otherwise the run would be slow instead of reaching its limit.
             memory_swap: memory,
             nano_cpus: self.limits.cpu.map(|cores| (cores * 1e9).round() as i64),
             device_requests: self.limits.gpus.map(|gpus| vec![gpu_request(gpus)]),
@@ -95,7 +96,7 @@ impl ContainerPlan {
             cap_add: (!container.capabilities.is_empty()).then(|| container.capabilities.clone()),
             privileged: Some(container.privileged),
             shm_size: container.shared_memory.and_then(|bytes| i64::try_from(bytes.0).ok()),
-            // Its output comes through the attached streams; a copy on disk would be work in the run's time.
+            // The attached streams carry its output; a copy on disk would be work during the run.
             log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
             ..Default::default()
         };
@@ -112,14 +113,14 @@ impl ContainerPlan {
             attach_stdin: Some(container.stdin),
             open_stdin: Some(container.stdin),
             stdin_once: Some(container.stdin),
-            // Checks of its health would run as processes of the run.
+            // Health checks would run as processes of the run.
             healthcheck: Some(HealthConfig { test: Some(vec!["NONE".into()]), ..Default::default() }),
             host_config: Some(host),
             ..Default::default()
         }
     }
 
-    /// Limits as the record shows them.
+    /// Limits in the form of the record.
     pub fn describe_limits(&self) -> BTreeMap<String, String> {
         let mut shown = BTreeMap::new();
         let mut add = |name: &str, value: Option<String>| {
@@ -140,7 +141,7 @@ impl ContainerPlan {
 }
 
 fn require_utf8(field: &'static str, path: &Path) -> Result<String, Error> {
-    let want = "a path in UTF-8: engines take no others";
+    let want = "a path in UTF-8: engines accept no others";
     let got = || path.display().to_string();
     path.to_str().map(str::to_string).ok_or_else(|| Error::Spec { field, got: got(), want })
 }
@@ -151,7 +152,7 @@ fn engine_mount(mount: &spec::BindMount) -> Result<Mount, Error> {
         target: Some(require_utf8("mount", &mount.target)?),
         typ: Some(MountType::BIND),
         read_only: Some(mount.read_only),
-        // A source that is missing is an error, not a new folder of root's.
+        // A missing source is an error; otherwise the engine creates a folder owned by root.
         bind_options: Some(MountBindOptions { create_mountpoint: None, ..Default::default() }),
         ..Default::default()
     })

@@ -1,5 +1,6 @@
-//! The container's standard streams, as if it were a command: what it writes goes to ours, and ours to it where that is
-//! wanted. Writing is a thread of its own, so that a slow terminal holds the container back and not the measuring.
+//! Connects the container's standard streams with this process's, as for a command. Output is
+//! written by a thread of its own, so that a slow terminal delays the container and not the
+//! measurement.
 
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,10 +14,11 @@ use tokio::sync::mpsc;
 use crate::spec::{AwaitedOutput, OutputWatcher};
 use metier_linux::wakeup;
 
-/// Pieces of output that may wait to be written.
+/// Maximum number of queued pieces of output.
 const QUEUE_LEN: usize = 64;
 
-/// Writes what it is handed to our own streams, in order, with an eye on what is awaited.
+/// Writes pieces of output to this process's streams, in order, and searches them for the awaited
+/// text.
 pub(super) fn spawn_writer(awaits: Option<&AwaitedOutput>) -> (mpsc::Sender<LogOutput>, JoinHandle<()>) {
     let (sender, mut receiver) = mpsc::channel::<LogOutput>(QUEUE_LEN);
     let mut eyes = awaits.map(|awaited| [OutputWatcher::new(awaited), OutputWatcher::new(awaited)]);
@@ -29,7 +31,7 @@ pub(super) fn spawn_writer(awaits: Option<&AwaitedOutput>) -> (mpsc::Sender<LogO
                     LogOutput::StdIn { .. } => {}
                 }
             }
-            // Nobody who reads it any more: the container goes on, as it would behind a closed pipe of ours.
+            // If the reader of this process's output is gone, the container continues.
             let _ = match piece {
                 LogOutput::StdErr { message } => write_flushed(&mut std::io::stderr(), &message),
                 LogOutput::StdOut { message }
@@ -46,7 +48,7 @@ fn write_flushed(stream: &mut dyn Write, message: &[u8]) -> std::io::Result<()> 
     stream.flush()
 }
 
-/// Reads our standard input until its end, or until the bell is rung.
+/// Reads standard input until its end, or until `until` becomes readable.
 pub(super) fn spawn_reader(until: Arc<OwnedFd>) -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(QUEUE_LEN);
     std::thread::spawn(move || {
@@ -60,7 +62,7 @@ pub(super) fn spawn_reader(until: Arc<OwnedFd>) -> mpsc::Receiver<Vec<u8>> {
             if !has_input {
                 continue;
             }
-            // SAFETY: the buffer is ours and its length is passed.
+            // SAFETY: the buffer belongs to this function and its length is passed.
             let got = unsafe { libc::read(0, buffer.as_mut_ptr().cast(), buffer.len()) };
             let piece = usize::try_from(got).ok().filter(|length| *length > 0).map(|n| buffer[..n].to_vec());
             let Some(piece) = piece else { return };

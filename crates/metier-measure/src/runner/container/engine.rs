@@ -1,14 +1,14 @@
-//! The engine: where it listens, what it is, and what it says when something goes wrong.
+//! The container engine: its socket, its kind and version, and its error messages.
 
 use std::path::{Path, PathBuf};
 
 use bollard::Docker;
-use bollard::errors::Error as Said;
+use bollard::errors::Error as BollardError;
 use metier_types::MissingReason;
 
-/// How long an answer may take; making a container from a large image on a slow disk takes a while.
+/// Time limit of a request; creating a container from a large image on a slow disk takes long.
 const TIMEOUT_S: u64 = 120;
-/// How long a container may run, as far as the client is concerned.
+/// Client time limit for calls that last as long as the container.
 const CONTAINER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
 
 /// An engine on this host.
@@ -17,31 +17,31 @@ pub(crate) struct ContainerEngine {
     pub docker: Docker,
     /// Name and version, for example `Docker Engine 20.10.24`.
     pub name: String,
-    /// How it makes control groups.
+    /// How it creates control groups.
     pub grouping: CgroupStrategy,
 }
 
-/// How an engine makes the control groups of its containers.
+/// How an engine creates the control groups of its containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CgroupStrategy {
-    /// By itself, below the path that it is given.
+    /// Directly, below the given path.
     Folders,
-    /// Through systemd, inside of the slice that it is given.
+    /// Through systemd, inside the given slice.
     Slices,
-    /// With a monitor of its own beside each container in whatever it is given: Podman.
+    /// With its own monitor beside each container in the given parent: Podman.
     Monitored,
 }
 
 impl ContainerEngine {
-    /// Connects and asks who it is.
+    /// Connects to the engine and determines its kind and version.
     pub async fn connect(socket: &Path) -> Result<Self, String> {
         let path = socket.to_string_lossy();
-        let said = |error: Said| unreachable_reason(socket, &error_text(&error));
+        let failure = |error: BollardError| unreachable_reason(socket, &error_text(&error));
         let docker =
-            Docker::connect_with_unix(&path, TIMEOUT_S, bollard::API_DEFAULT_VERSION).map_err(said)?;
-        let docker = docker.negotiate_version().await.map_err(said)?;
-        let version = docker.version().await.map_err(said)?;
-        let info = docker.info().await.map_err(said)?;
+            Docker::connect_with_unix(&path, TIMEOUT_S, bollard::API_DEFAULT_VERSION).map_err(failure)?;
+        let docker = docker.negotiate_version().await.map_err(failure)?;
+        let version = docker.version().await.map_err(failure)?;
+        let info = docker.info().await.map_err(failure)?;
         let of = version.components.iter().flatten().map(|part| part.name.clone());
         let is_podman = of.into_iter().any(|name| name.to_lowercase().contains("podman"));
         let name = if is_podman { "Podman" } else { "Docker Engine" };
@@ -55,24 +55,25 @@ impl ContainerEngine {
         Ok(Self { docker, name: format!("{name} {number}").trim_end().to_string(), grouping })
     }
 
-    /// For a call that takes as long as the container runs.
+    /// A client for calls that take as long as the container runs.
     pub fn without_timeout(&self) -> Docker {
         self.docker.clone().with_timeout(CONTAINER_TIMEOUT)
     }
 }
 
-/// Where the engine listens: as it was asked for, as `DOCKER_HOST` or `CONTAINER_HOST` say, or at one of the usual places.
+/// The engine's socket: as requested, from `DOCKER_HOST` or `CONTAINER_HOST`, or at one of the
+/// usual places.
 pub(crate) fn find_socket(asked: Option<&str>) -> Result<PathBuf, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let named = asked
         .map(|value| ("the engine", value.to_string()))
         .or_else(|| Some(("DOCKER_HOST", variable("DOCKER_HOST")?)))
         .or_else(|| Some(("CONTAINER_HOST", variable("CONTAINER_HOST")?)));
-    if let Some((who, value)) = named {
+    if let Some((setting, value)) = named {
         let path = value.strip_prefix("unix://").unwrap_or(&value);
         if !path.starts_with('/') {
             return Err(format!(
-                "{who} is {value}; want unix:///path of a socket on this host, since only here can a container be measured"
+                "{setting} is {value}; want unix:///path of a socket on this host, since only here can a container be measured"
             ));
         }
         return match Path::new(path).exists() {
@@ -90,7 +91,7 @@ pub(crate) fn find_socket(asked: Option<&str>) -> Result<PathBuf, String> {
     })
 }
 
-/// Where engines listen unless told otherwise.
+/// Default socket paths of engines.
 fn default_sockets() -> Vec<PathBuf> {
     let mut places = vec![PathBuf::from("/var/run/docker.sock"), "/run/podman/podman.sock".into()];
     if let Some(own) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
@@ -107,11 +108,11 @@ fn unreachable_reason(socket: &Path, reason: &str) -> String {
     )
 }
 
-/// What the engine said, without the words of the client around it.
-pub(crate) fn error_text(error: &Said) -> String {
+/// The engine's own message, without the text that the client adds.
+pub(crate) fn error_text(error: &BollardError) -> String {
     match error {
-        Said::DockerResponseServerError { message, .. } => message.trim().to_string(),
-        Said::DockerStreamError { error } => error.trim().to_string(),
+        BollardError::DockerResponseServerError { message, .. } => message.trim().to_string(),
+        BollardError::DockerStreamError { error } => error.trim().to_string(),
         other => {
             let mut words = other.to_string();
             let mut source = std::error::Error::source(other);
@@ -127,40 +128,40 @@ pub(crate) fn error_text(error: &Said) -> String {
     }
 }
 
-/// Whether the engine said that there is no such thing.
-pub(crate) fn is_not_found(error: &Said) -> bool {
-    matches!(error, Said::DockerResponseServerError { status_code: 404, .. })
+/// Whether the engine reports that the object does not exist.
+pub(crate) fn is_not_found(error: &BollardError) -> bool {
+    matches!(error, BollardError::DockerResponseServerError { status_code: 404, .. })
 }
 
-/// Runs something with the engine to its end, for those who have no loop of their own.
+/// Runs an engine call to its end, for synchronous callers.
 pub(crate) fn block_on<T>(work: impl std::future::Future<Output = T>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| format!("no runtime for talking to the engine ({error})"))?;
+        .map_err(|error| format!("no asynchronous runtime for the engine's API ({error})"))?;
     Ok(runtime.block_on(work))
 }
 
-/// What `metier doctor` says of containers.
+/// The check of `metier doctor` for containers.
 pub fn check_engine() -> Result<String, MissingReason> {
     let fix = "start Docker or Podman, or set DOCKER_HOST=unix:///path/of/its/socket; only --image needs one";
     let missing = |reason: String| MissingReason::with_fix(reason, fix);
     let socket = find_socket(None).map_err(missing)?;
     let engine = block_on(ContainerEngine::connect(&socket)).and_then(|engine| engine).map_err(missing)?;
-    // SAFETY: takes nothing, cannot fail.
+    // SAFETY: takes no arguments and cannot fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     let how = match (is_root, engine.grouping) {
         (true, CgroupStrategy::Slices) => {
-            "containers get a scope inside a slice of ours, by systemd: exact end counters"
+            "containers get a scope inside metier's systemd slice: exact end counters"
         }
         (true, CgroupStrategy::Folders) => {
-            "containers get a control group inside one of ours: exact end counters"
+            "containers get a control group inside metier's: exact end counters"
         }
         (true, CgroupStrategy::Monitored) => {
             "it puts a monitor beside each container, so end counters are those of its own control group as it empties"
         }
         (false, _) => {
-            "its control groups are not ours to make, so end counters are those of a container's own as it empties"
+            "metier may not create its control groups, so end counters are those of a container's own group as it empties"
         }
     };
     Ok(format!("{} at {}; {how}", engine.name, socket.display()))

@@ -1,6 +1,6 @@
-//! The thread that talks to the engine: makes the container, carries its streams, waits for its end, hands out its
-//! files and removes it. What happens is told through a channel and a bell, so that the measuring loop stays without
-//! an asynchronous runtime.
+//! The thread that drives the engine: creates the container, carries its streams, waits for its
+//! end, exports its files and removes it. It reports through a channel and an event descriptor, so
+//! that the sample loop needs no asynchronous runtime.
 
 use std::fs::File;
 use std::io::Write;
@@ -31,51 +31,51 @@ use metier_linux::wakeup;
 const OUTPUT_GRACE: Duration = Duration::from_secs(10);
 /// How long an engine may take to clean up a container that has ended.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often an engine is asked to remove a container, and the time between.
+/// How often removal of a container is attempted, and the time between.
 const MAX_REMOVAL_TRIES: usize = 20;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(100);
-/// How often is looked whether the group is empty after the end.
+/// Poll interval of the control group after the end, until it is empty.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What the engine has to say, in this order.
+/// Events of the engine, in this order.
 #[derive(Debug)]
 pub(super) enum EngineEvent {
-    /// The engine answers, and makes control groups in this way.
+    /// The engine responds, and creates control groups in this way.
     Connected { grouping: CgroupStrategy },
-    /// Who the engine is, and what the image is.
+    /// Name and version of the engine, and the resolved image.
     Found { engine: String, image: ContainerImage },
-    /// The container was started; its first process.
+    /// The container was started; its id and first process.
     Started { id: String, pid: u32 },
-    /// It could not be made or started.
+    /// It could not be created or started.
     Failed(String),
     /// Its main process ended.
     Exited { code: i64, oom: bool },
-    /// The engine went away, or forgot the container.
+    /// The connection to the engine was lost, or the container disappeared.
     Lost(String),
-    /// No process of it is left.
+    /// No process of the container is left.
     Gone,
 }
 
-/// What the thread is asked.
+/// Orders to the thread.
 enum EngineOrder {
-    /// Make and start the container. `folders` are those of the group in which its processes will be.
+    /// Create and start the container. `folders` are those of its control group.
     Make { plan: Box<ContainerPlan>, folders: Vec<PathBuf> },
-    /// An archive of what is at a path in the container.
+    /// Write an archive of a path in the container to a file.
     Archive { path: String, into: File, limit: u64, answer: Sender<Result<(), String>> },
     /// Remove the container and end.
     Release,
 }
 
-/// The thread, as the rest of the program sees it.
+/// The other threads' handle of the engine thread.
 pub(super) struct EngineDriver {
-    pub said: Receiver<EngineEvent>,
+    pub events: Receiver<EngineEvent>,
     pub bell: Arc<OwnedFd>,
     orders: UnboundedSender<EngineOrder>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl EngineDriver {
-    /// Starts it, to meet the engine.
+    /// Starts the thread, which connects to the engine.
     pub fn start(socket: PathBuf) -> std::io::Result<Self> {
         let bell = Arc::new(wakeup::create_event()?);
         let (sender, receiver) = channel();
@@ -87,25 +87,25 @@ impl EngineDriver {
                 voice.send_event(EngineEvent::Failed(reason));
             }
         })?;
-        Ok(Self { said: receiver, bell, orders, thread: Some(thread) })
+        Ok(Self { events: receiver, bell, orders, thread: Some(thread) })
     }
 
-    /// Has the container made and started. `folders` are those of the group in which its processes will be.
+    /// Creates and starts the container. `folders` are those of its control group.
     pub fn create_container(&self, plan: ContainerPlan, folders: Vec<PathBuf>) {
-        // A thread that is gone has said why.
+        // A thread that has ended has already sent its reason.
         let _ = self.orders.send(EngineOrder::Make { plan: Box::new(plan), folders });
     }
 
-    /// Puts an archive of what is at a path into a file.
+    /// Writes an archive of a path in the container to a file.
     pub fn download_archive(&self, path: &str, into: File, limit: u64) -> Result<(), String> {
         let (answer, answered) = channel();
         let order = EngineOrder::Archive { path: path.to_string(), into, limit, answer };
-        let gone = || "the engine is no longer there".to_string();
+        let gone = || "the connection to the engine is lost".to_string();
         self.orders.send(order).map_err(|_| gone())?;
         answered.recv().map_err(|_| gone())?
     }
 
-    /// Removes the container, and waits for that.
+    /// Removes the container and waits until it is removed.
     pub fn release(mut self) {
         let _ = self.orders.send(EngineOrder::Release);
         if let Some(thread) = self.thread.take() {
@@ -141,7 +141,7 @@ async fn run_engine(
     };
     voice.send_event(EngineEvent::Connected { grouping: engine.grouping });
     let Some(EngineOrder::Make { plan, folders }) = orders.recv().await else { return };
-    // Somebody who does not want to wait for a large image any more closes the door.
+    // A closed channel means that the caller no longer waits, for example for a large image.
     let made = tokio::select! {
         made = create_and_start(&engine, &plan, voice) => made,
         _ = orders.recv() => return remove_container(&engine, &plan.name).await,
@@ -149,7 +149,7 @@ async fn run_engine(
     let carried = match made {
         Ok(carried) => carried,
         Err(reason) => {
-            // Removed before it is told, so that a second try finds the name free.
+            // Removed before the failure is reported, so that a second attempt finds the name free.
             remove_container(&engine, &plan.name).await;
             voice.send_event(EngineEvent::Failed(reason));
             return;
@@ -160,9 +160,9 @@ async fn run_engine(
     let (mut is_over, mut is_gone) = (false, false);
     loop {
         tokio::select! {
-            said = &mut end, if !is_over => {
+            end_event = &mut end, if !is_over => {
                 is_over = true;
-                voice.send_event(said);
+                voice.send_event(end_event);
             }
             () = tokio::time::sleep(POLL_INTERVAL), if is_over && !is_gone => {
                 is_gone = !folders.iter().any(|folder| has_members(folder, 0));
@@ -183,7 +183,7 @@ async fn run_engine(
     }
 }
 
-/// Makes and starts the container; what it gives tells when its streams are at their end.
+/// Creates and starts the container; the result completes when its streams have ended.
 async fn create_and_start(
     engine: &ContainerEngine,
     plan: &ContainerPlan,
@@ -220,7 +220,8 @@ async fn create_and_start(
     Ok(carried)
 }
 
-/// Whether the engine took the runtime and the GPUs: one that does not know them (Podman) leaves them out without a word.
+/// Whether the engine accepted the runtime and the GPUs: Podman ignores unknown ones without an
+/// error.
 async fn check_granted_options(
     engine: &ContainerEngine,
     plan: &ContainerPlan,
@@ -241,10 +242,9 @@ async fn check_granted_options(
         ));
     }
     match gpus && host.device_requests.is_none_or(|asked| asked.is_empty()) {
-        true => Err(format!(
-            "{} left out the GPUs that were asked for; give devices by its own means",
-            engine.name
-        )),
+        true => {
+            Err(format!("{} ignored the requested GPUs; pass the devices by its own options", engine.name))
+        }
         false => Ok(()),
     }
 }
@@ -281,33 +281,36 @@ async fn carry_streams(
     let _ = done.send(());
 }
 
-/// Waits for the end of the main process, and for the rest of its output.
+/// Waits for the end of the main process and for the rest of its output.
 async fn wait_for_end(engine: &ContainerEngine, name: &str, carried: oneshot::Receiver<()>) -> EngineEvent {
     let options = WaitContainerOptions { condition: "not-running".into() };
     let mut waiting = engine.without_timeout().wait_container(name, Some(options)).boxed();
-    // A code other than 0 comes as an error; the container's own state tells it anyway.
+    // A non-zero exit code arrives as an error; the container's own state has it anyway.
     let answer = waiting.next().await;
     let state = match inspect_ended(engine, name).await {
         Ok(found) => found.state.unwrap_or_default(),
-        // Over it is: its code came with the answer. Whether memory was short is told by its group.
+        // The container has ended: its exit code came with the response. Its control group shows
+        // out-of-memory kills.
         Err(bollard::errors::Error::JsonDataError { .. }) if exit_code_of(answer.as_ref()).is_some() => {
             let _ = tokio::time::timeout(OUTPUT_GRACE, carried).await;
             return EngineEvent::Exited { code: exit_code_of(answer.as_ref()).unwrap_or(0), oom: false };
         }
-        Err(error) => return EngineEvent::Lost(format!("{} lost it: {}", engine.name, error_text(&error))),
+        Err(error) => {
+            return EngineEvent::Lost(format!("{} lost the container: {}", engine.name, error_text(&error)));
+        }
     };
     if state.running == Some(true) {
         let reason = match answer {
             Some(Err(error)) => error_text(&error),
-            _ => "it says nothing more".into(),
+            _ => "its answer ended".into(),
         };
-        return EngineEvent::Lost(format!("{} went away: {reason}", engine.name));
+        return EngineEvent::Lost(format!("the connection to {} was lost: {reason}", engine.name));
     }
     let _ = tokio::time::timeout(OUTPUT_GRACE, carried).await;
     EngineEvent::Exited { code: state.exit_code.unwrap_or(0), oom: state.oom_killed == Some(true) }
 }
 
-/// The exit code in an answer to waiting: one other than 0 comes as an error.
+/// The exit code in a wait response; a non-zero code arrives as an error.
 fn exit_code_of(
     answer: Option<&Result<bollard::models::ContainerWaitResponse, bollard::errors::Error>>,
 ) -> Option<i64> {
@@ -318,8 +321,8 @@ fn exit_code_of(
     }
 }
 
-/// What the engine says of a container that is over. Podman has a word of its own, which the client does not know, for one that has
-/// ended and is not cleaned up yet; a moment later it mostly is.
+/// State of an ended container. Podman has a state, unknown to the client, for a container that has
+/// ended and is not cleaned up yet; it usually changes within a moment.
 async fn inspect_ended(
     engine: &ContainerEngine,
     name: &str,
@@ -349,14 +352,15 @@ async fn copy_archive(
         let piece = piece.map_err(|error| error_text(&error))?;
         written += piece.len() as u64;
         if written > limit {
-            return Err(format!("{path} holds more than can be kept"));
+            return Err(format!("{path} is larger than the artefact limit"));
         }
         into.write_all(&piece).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
-/// Removes the container. An engine with much to do may refuse while the container still changes its state, so it is asked again; one that is not there is what we want.
+/// Removes the container. A busy engine may refuse while the container's state changes, so the
+/// request is repeated. A missing container counts as removed.
 async fn remove_container(engine: &ContainerEngine, name: &str) {
     for _ in 0..MAX_REMOVAL_TRIES {
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
@@ -366,7 +370,7 @@ async fn remove_container(engine: &ContainerEngine, name: &str) {
             {
                 tracing::debug!(name, %error, "the engine did not remove the container");
             }
-            // Also where the engine does not answer any more: the next start sweeps.
+            // Also if the engine does not respond any more: the next start removes leftovers.
             _ => return,
         }
         tokio::time::sleep(REMOVAL_PAUSE).await;

@@ -1,5 +1,5 @@
-//! Our side of the gate (`crates/metier-launch/src/gate.rs`): a folder with the program and a socket that is mounted
-//! into the container, and the conversation with the process that waits there.
+//! The host side of the gate (`crates/metier-launch/src/gate.rs`): a folder with the program and a
+//! socket that is mounted into the container, and the protocol with the process that waits there.
 
 use std::fs;
 use std::io;
@@ -15,23 +15,24 @@ use metier_linux::{KernelRoots, group_owner, packet_socket, wakeup};
 /// The gate's program file, built by `build.rs`.
 static GATE_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-gate"));
 
-/// Where the container sees the folder.
+/// The folder's path in the container.
 pub(crate) const CONTAINER_FOLDER: &str = "/.metier";
-/// What the engine is told to start.
+/// The entrypoint of the container.
 pub(crate) const ENTRYPOINT: [&str; 2] = ["/.metier/gate", "/.metier/socket"];
-/// How long becoming the workload may take.
+/// Time limit for the exec of the workload.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The folder that is mounted, and who listens there.
+/// The mounted folder and its listening socket.
 pub(crate) struct ContainerGate {
     pub folder: PathBuf,
     listener: OwnedFd,
 }
 
 impl ContainerGate {
-    /// Makes the folder in the first place in which programs may be executed and a socket's path fits.
+    /// Creates the folder in the first place where programs may be executed and the socket's path
+    /// fits.
     pub fn create_in(places: &[PathBuf], name: &str) -> io::Result<Self> {
-        let mut reason = io::Error::other("no place for it");
+        let mut reason = io::Error::other("no suitable folder");
         for place in places.iter().filter(|place| !is_noexec(place)) {
             let folder = place.join(name);
             match Self::create(&folder) {
@@ -47,7 +48,8 @@ impl ContainerGate {
 
     fn create(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        // Whoever the container's user is has to get through; nobody gets here but through the mount or as us.
+        // The container may run as any user. The folder is only reachable through the mount or as
+        // this user.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
         let program = folder.join("gate");
         fs::write(&program, GATE_PROGRAM)?;
@@ -63,12 +65,12 @@ impl ContainerGate {
         [self.folder.join("gate"), self.folder.join("socket")]
     }
 
-    /// Readable when somebody is at the gate.
+    /// Readable when a process waits at the gate.
     pub fn descriptor(&self) -> RawFd {
         self.listener.as_raw_fd()
     }
 
-    /// Who is at the gate.
+    /// Accepts the process that waits at the gate.
     pub fn accept(&self) -> Option<GatedProcess> {
         let (socket, peer) = packet_socket::accept(self.listener.as_fd()).ok()?;
         let waiting = GatedProcess { socket, pid: peer.pid };
@@ -76,7 +78,7 @@ impl ContainerGate {
     }
 }
 
-/// Removes folders that a killed measuring program and its launcher left.
+/// Removes the folders of a killed measuring process and its launcher.
 pub(crate) fn remove_leftover_gates(roots: &KernelRoots, places: &[PathBuf]) {
     for entry in places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten()) {
         let is_left = entry.file_name().to_str().is_some_and(|name| group_owner::has_dead_owner(roots, name));
@@ -84,13 +86,13 @@ pub(crate) fn remove_leftover_gates(roots: &KernelRoots, places: &[PathBuf]) {
             for name in ["gate", "socket"] {
                 let _ = fs::remove_file(entry.path().join(name));
             }
-            // Only where nothing else is in it.
+            // Fails unless the folder is empty.
             let _ = fs::remove_dir(entry.path());
         }
     }
 }
 
-/// Where the folder may be, besides the place for files that live as long as a session.
+/// Candidate parents of the folder, in addition to the session's private folder.
 pub(crate) fn gate_folders(runtime_dir: &Path) -> [PathBuf; 4] {
     [runtime_dir.into(), std::env::temp_dir(), "/var/tmp".into(), "/dev/shm".into()]
 }
@@ -98,7 +100,7 @@ pub(crate) fn gate_folders(runtime_dir: &Path) -> [PathBuf; 4] {
 /// A process that waits at the gate.
 pub(crate) struct GatedProcess {
     socket: OwnedFd,
-    /// Its number on this host.
+    /// Its PID on this host.
     pub pid: u32,
 }
 
@@ -111,7 +113,7 @@ pub(crate) enum GateError {
 }
 
 impl GatedProcess {
-    /// Lets it become the workload; gives the moment just before by the monotonic clock.
+    /// Tells it to exec the workload; returns the time just before, by the monotonic clock.
     pub fn start_workload(self) -> Result<u64, GateError> {
         if !self.send_packet(b"G") {
             return Err(GateError::Gone);
@@ -123,7 +125,7 @@ impl GatedProcess {
             _ => return Err(GateError::Gone),
         };
         match self.receive_packet().as_deref() {
-            // Closed by the exec itself.
+            // The exec closed the socket.
             None => Ok(started),
             Some([b'F', number @ ..]) => {
                 let errno = number.try_into().map(i32::from_ne_bytes).unwrap_or(0);
@@ -141,13 +143,13 @@ impl GatedProcess {
         sent == packet.len() as isize
     }
 
-    /// The next packet, or `None` when the other side is gone or says nothing for long.
+    /// The next packet, or `None` if the peer is gone or silent for too long.
     fn receive_packet(&self) -> Option<Vec<u8>> {
         if !wakeup::wait_readable([self.socket.as_raw_fd()], REPLY_TIMEOUT)[0] {
             return None;
         }
         let mut packet = [0u8; 16];
-        // SAFETY: the buffer is ours and its length is passed.
+        // SAFETY: the buffer belongs to this function and its length is passed.
         let got = unsafe {
             libc::recv(self.socket.as_raw_fd(), packet.as_mut_ptr().cast(), packet.len(), libc::MSG_DONTWAIT)
         };
@@ -155,7 +157,7 @@ impl GatedProcess {
     }
 }
 
-/// Whether nothing may be executed there.
+/// Whether the file system forbids execution there.
 fn is_noexec(place: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(place.as_os_str().as_bytes()) else { return true };
     // SAFETY: the path ends with NUL and the structure is plain data that the call fills.

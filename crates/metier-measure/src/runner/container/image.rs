@@ -1,4 +1,5 @@
-//! The image: here or fetched, its content's digest, and the words that a container of it runs.
+//! The image: present or fetched, the digest of its content, and the command line of its
+//! containers.
 
 use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptions;
@@ -8,7 +9,7 @@ use metier_types::ContentDigest;
 use super::engine::{ContainerEngine, error_text, is_not_found};
 use crate::spec::{ContainerSpec, PullPolicy};
 
-/// What of an image is needed to run it.
+/// Facts about an image that are needed to run it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ContainerImage {
     pub digest: Option<ContentDigest>,
@@ -16,7 +17,7 @@ pub(crate) struct ContainerImage {
     pub working_directory: Option<String>,
 }
 
-/// Gets the image, and finds out what it would run.
+/// Fetches the image if needed, and determines its command line.
 pub(crate) async fn resolve_image(
     engine: &ContainerEngine,
     spec: &ContainerSpec,
@@ -38,11 +39,11 @@ pub(crate) async fn resolve_image(
     };
     let found = found.map_err(|error| match is_not_found(&error) {
         true => format!("there is no image {name} here; `docker pull` it, or correct its name"),
-        false => format!("the image {name} cannot be looked at: {}", error_text(&error)),
+        false => format!("the image {name} cannot be inspected: {}", error_text(&error)),
     })?;
     let command = container_command(spec, &found)?;
     let config = found.config.unwrap_or_default();
-    // What a registry calls it, else what the engine does: both are digests of the content.
+    // The registry's digest, else the engine's: both are digests of the content.
     let registry = found.repo_digests.iter().flatten().filter_map(|digest| digest.split_once('@')).next();
     let digest = registry.and_then(|(_, digest)| digest.parse().ok());
     let digest = digest.or_else(|| found.id.as_deref().and_then(|id| id.parse().ok()));
@@ -54,7 +55,7 @@ pub(crate) async fn resolve_image(
 }
 
 async fn pull_image(engine: &ContainerEngine, name: &str) -> Result<(), String> {
-    // Without a tag the engine would fetch all of them.
+    // Without a tag the engine would fetch all tags.
     let last = name.rsplit('/').next().unwrap_or(name);
     let tag = (!last.contains(':') && !name.contains('@')).then(|| "latest".to_string());
     let options = CreateImageOptions { from_image: Some(name.to_string()), tag, ..Default::default() };
@@ -72,21 +73,21 @@ async fn pull_image(engine: &ContainerEngine, name: &str) -> Result<(), String> 
     Ok(())
 }
 
-/// Entrypoint and command as the engine would put them together.
+/// Entrypoint and command as the engine would combine them.
 fn container_command(spec: &ContainerSpec, image: &ImageInspect) -> Result<Vec<String>, String> {
     let config = image.config.clone().unwrap_or_default();
     let own = config.entrypoint.unwrap_or_default();
     let entrypoint = spec.entrypoint.clone().unwrap_or(own);
     let arguments = match (&spec.entrypoint, spec.arguments.is_empty()) {
         (_, false) => spec.arguments.clone(),
-        // The image's command was meant for the image's entrypoint.
+        // The image's command belongs to the image's entrypoint.
         (Some(_), true) => Vec::new(),
         (None, true) => config.cmd.unwrap_or_default(),
     };
     let words = [entrypoint, arguments].concat();
     match words.first().is_none_or(String::is_empty) {
         true => Err(format!(
-            "the image {} has neither an entrypoint nor a command; say what to run in it, after the image's name",
+            "the image {} has neither an entrypoint nor a command; give a program after the image's name",
             spec.image
         )),
         false => Ok(words),

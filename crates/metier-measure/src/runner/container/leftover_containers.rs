@@ -1,4 +1,5 @@
-//! Containers that a killed measuring program left: known by our labels, removed when their owner is gone.
+//! Leftover containers of a killed measuring process: found by metier's labels, removed when their
+//! owner is gone.
 
 use std::collections::HashMap;
 
@@ -8,17 +9,17 @@ use metier_types::RunId;
 use super::engine::{ContainerEngine, block_on, find_socket};
 use metier_linux::{KernelRoots, group_owner};
 
-/// Whose container it is: process id and start time of the measuring program, and the boot they are of.
+/// The owner: PID and start time of the measuring process, and its boot id.
 pub(super) const OWNER_LABEL: &str = "metier.owner";
-/// Which run it is.
+/// The run.
 pub(super) const RUN_LABEL: &str = "metier.run";
 
-/// The labels of a container of ours.
+/// The labels of metier's containers.
 pub(super) fn owner_labels(roots: &KernelRoots, id: RunId) -> [(&'static str, String); 2] {
     [(RUN_LABEL, id.to_string()), (OWNER_LABEL, group_owner::owner_mark(roots))]
 }
 
-/// Removes containers of ours whose owner is gone.
+/// Removes metier's containers whose owner is gone.
 pub(super) async fn remove_ownerless(engine: &ContainerEngine) {
     let filters = HashMap::from([("label".to_string(), vec![OWNER_LABEL.to_string()])]);
     let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
@@ -33,7 +34,7 @@ pub(super) async fn remove_ownerless(engine: &ContainerEngine) {
     }
 }
 
-/// The same for whoever has no engine at hand. Nothing happens where none listens.
+/// Same as [`remove_ownerless`] for callers without an engine. Does nothing if no engine listens.
 pub(crate) fn remove_leftover_containers() {
     if let Ok(socket) = find_socket(None) {
         let _ = block_on(async {

@@ -1,15 +1,19 @@
-//! A container of an engine on this host (Docker Engine, or Podman's socket of the same kind), measured from its
-//! control group with exact end counters, however short it is.
+//! A container of an engine on this host (Docker Engine, or Podman's compatible socket), measured
+//! from its control group with exact end counters, however short it is.
 //!
-//! * [`parent_group`]: the engine makes the container's group inside one of ours, whose counters stay when it is gone.
-//! * [`gate`]: the first process of the container waits while the counters are read, so that the engine's own work is
-//!   not the run's, and becomes the workload in place. Where it cannot be used the figures are marked as estimated.
-//! * [`run_engine`]: a thread that talks to the engine. [`container_streams`]: standard streams as if it were a command.
-//! * [`leftover_containers`]: what is left by a measuring program that was killed. The launcher, which outlives us, ends the container,
-//!   asks the engine to remove it, and removes our groups; what even that misses is swept at the next start.
+//! - [`parent_group`]: the engine creates the container's group inside one of metier's, whose
+//!   counters stay when the container's group is gone.
+//! - [`gate`]: the first process of the container waits while the counters are read, so that the
+//!   engine's own work is not part of the run, and then execs the workload. Without the gate the
+//!   figures are marked as estimated.
+//! - [`engine_driver`]: the thread that drives the engine. [`container_streams`]: standard streams
+//!   as for a command.
+//! - [`leftover_containers`]: removes the containers of a killed measuring process. The launcher
+//!   outlives that process: it ends the container, asks the engine to remove it, and removes
+//!   metier's groups. The next start removes what is left even then.
 //!
-//! Whatever keeps a container from starting becomes a record with that cause. Nothing of the user's is ever part of a
-//! line for a shell: the engine takes lists.
+//! A container that cannot start becomes a record with the cause. User input is never part of a
+//! line for a shell: the engine's API takes lists.
 
 mod container_plan;
 mod container_streams;
@@ -48,12 +52,13 @@ use metier_linux::signals::StopSignals;
 use metier_linux::{KernelRoots, group_owner, wakeup};
 use parent_group::ParentGroup;
 
-/// How long the process may take from the engine's start to the gate.
+/// Time limit from the engine's start of the container to the gate.
 const GATE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of archives that are looked through for artefacts: their files may be 1 GiB together.
+/// Maximum bytes of archives that are searched for artefacts; the artefacts may have 1 GiB
+/// together.
 const MAX_ARCHIVE_BYTES: u64 = 3 << 30;
 
-/// What a session has that a container needs.
+/// The session's state that a container needs.
 pub(crate) struct ContainerContext<'a> {
     pub roots: &'a KernelRoots,
     pub runtime_dir: &'a Path,
@@ -62,7 +67,7 @@ pub(crate) struct ContainerContext<'a> {
     pub stopper: &'a SessionStopper,
 }
 
-/// Makes and starts the container up to its gate.
+/// Creates and starts the container up to its gate.
 pub(crate) fn prepare_container(
     shop: &ContainerContext<'_>,
     spec: &RunSpec,
@@ -115,7 +120,7 @@ pub(crate) fn prepare_container(
                 match ContainerGate::create_in(&places, &name) {
                     Ok(gate) => Some(gate),
                     Err(error) => {
-                        without_gate = Some(format!("its program could not be put anywhere ({error})"));
+                        without_gate = Some(format!("no folder for its program ({error})"));
                         None
                     }
                 }
@@ -138,13 +143,13 @@ pub(crate) fn prepare_container(
                 about = start.about.clone();
                 about.inexact = without_gate.map(|reason| {
                     let what = format!(
-                        "the engine's own start-up is in the figures, because the gate was not used: {reason}"
+                        "the figures include the engine's own start-up, because the gate was not used: {reason}"
                     );
                     MissingReason::without_fix(what)
                 });
                 return Ok(start.into_prepared_run(pid, waiting, about));
             }
-            // Another way in: without the gate.
+            // Second attempt, without the gate.
             Err(StartFailure { detail, is_gate: true, .. }) if without_gate.is_none() => {
                 start.abort();
                 without_gate = Some(detail);
@@ -162,7 +167,7 @@ fn unstarted_error(about: &TargetFacts, detail: String, stop: Option<i32>) -> Er
     Error::Unstarted { detail, about: Box::new(about.clone()), stop }
 }
 
-/// What the launcher is to know: whom to end, and what to take away.
+/// Orders for the launcher: what to end, and what to remove.
 fn launcher_orders(
     parent: Option<&ParentGroup>,
     gate: Option<&ContainerGate>,
@@ -186,7 +191,7 @@ fn launcher_orders(
         orders.extend(gate.cleanup_paths().iter().map(|file| path(b'F', file)));
         orders.push(path(b'R', &gate.folder));
     }
-    // The name is a run's identity and needs no escaping.
+    // The name is a run id and needs no escaping.
     let request = format!(
         "DELETE /containers/{container}?force=true&v=true HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n"
     );
@@ -197,7 +202,7 @@ fn launcher_orders(
     orders
 }
 
-/// Waits until the engine has said in which way it makes control groups.
+/// Waits until the engine has reported how it creates control groups.
 fn wait_for_engine(
     shop: &ContainerContext<'_>,
     driver: &EngineDriver,
@@ -206,15 +211,15 @@ fn wait_for_engine(
     loop {
         let bell = driver.bell.as_raw_fd();
         let others = [shop.signals.descriptor(), shop.stopper.descriptor()];
-        let [said, signal, stop] =
+        let [has_event, signal, stop] =
             wakeup::wait_readable([bell, others[0], others[1]], Duration::from_secs(1));
         if let Some(signal) = shop.stop_signal(signal, stop) {
             return Err(interrupted_failure(signal));
         }
-        if !said {
+        if !has_event {
             continue;
         }
-        let event = driver.said.try_recv();
+        let event = driver.events.try_recv();
         wakeup::consume_event(&driver.bell);
         match event {
             Ok(EngineEvent::Connected { grouping }) => return Ok(grouping),
@@ -226,7 +231,7 @@ fn wait_for_engine(
 }
 
 impl ContainerContext<'_> {
-    /// The signal by which somebody asks us to stop, where there is one.
+    /// The received stop signal, if there is one.
     fn stop_signal(&self, signal: bool, stop: bool) -> Option<i32> {
         match (signal, stop) {
             (true, _) => self.signals.next().map(|came| came.signal),
@@ -241,12 +246,12 @@ fn interrupted_failure(signal: i32) -> StartFailure {
     StartFailure { detail, is_gate: false, stop: Some(signal) }
 }
 
-/// Why a container did not get to its gate.
+/// Why a container did not reach its gate.
 struct StartFailure {
     detail: String,
-    /// Whether it may have been the gate.
+    /// Whether the gate may be the cause.
     is_gate: bool,
-    /// Whether somebody asked us to stop meanwhile.
+    /// The signal of a stop request that arrived meanwhile.
     stop: Option<i32>,
 }
 
@@ -261,7 +266,7 @@ struct ContainerStart<'a> {
 }
 
 impl ContainerStart<'_> {
-    /// Waits until its first process is at the gate, or runs where there is none.
+    /// Waits until its first process is at the gate, or runs if there is no gate.
     fn wait_for_gate(&mut self) -> Result<(u32, Option<GatedProcess>), StartFailure> {
         let mut started: Option<(u32, Instant)> = None;
         let mut came: Vec<GatedProcess> = Vec::new();
@@ -276,35 +281,35 @@ impl ContainerStart<'_> {
                 match (self.gate.is_some(), pid) {
                     (true, _) => {}
                     (false, 0) => {
-                        return Err(self.failure("it ended before it could be looked at".into(), false));
+                        return Err(self.failure("it ended before it could be inspected".into(), false));
                     }
                     (false, _) => return Ok((pid, None)),
                 }
             }
             if started.is_some_and(|(_, since)| since.elapsed() > GATE_TIMEOUT) {
-                return Err(self.failure("nobody came to the gate within 60 s".into(), true));
+                return Err(self.failure("no process reached the gate within 60 s".into(), true));
             }
             let bell = self.driver.bell.as_raw_fd();
             let gate = self.gate.as_ref().map_or(-1, ContainerGate::descriptor);
             let others = [self.shop.signals.descriptor(), self.shop.stopper.descriptor()];
-            let [said, at_gate, signal, stop] =
+            let [has_event, at_gate, signal, stop] =
                 wakeup::wait_readable([bell, gate, others[0], others[1]], Duration::from_secs(1));
             if at_gate && let Some(waiting) = self.gate.as_ref().and_then(ContainerGate::accept) {
-                // Somebody else on this host may knock, too; few are let wait.
+                // Other processes of this host may connect, too; only a few may wait.
                 came.truncate(15);
                 came.insert(0, waiting);
             }
             if let Some(signal) = self.shop.stop_signal(signal, stop) {
                 return Err(interrupted_failure(signal));
             }
-            if said {
+            if has_event {
                 self.handle_engine_event(&mut started)?;
             }
         }
     }
 
     fn handle_engine_event(&mut self, started: &mut Option<(u32, Instant)>) -> Result<(), StartFailure> {
-        let event = self.driver.said.try_recv();
+        let event = self.driver.events.try_recv();
         wakeup::consume_event(&self.driver.bell);
         match event {
             Ok(EngineEvent::Found { engine, image }) => {
@@ -342,7 +347,7 @@ impl ContainerStart<'_> {
         StartFailure { detail, is_gate, stop: None }
     }
 
-    /// Whether a process is in the group that we made for the container.
+    /// Whether a process is in the control group that metier created for the container.
     fn is_in_group(&self, pid: u32) -> bool {
         let Some(group) = &self.group else { return false };
         let theirs = CgroupMembership::read(&self.shop.roots.proc, &pid.to_string());
@@ -373,16 +378,13 @@ impl ContainerStart<'_> {
         let mut group = match self.group.take().filter(|_| is_inside) {
             Some(group) => group,
             None => {
-                let elsewhere = || {
-                    MissingReason::without_fix(
-                        "the engine put it elsewhere than into the group that it was given",
-                    )
-                };
+                let elsewhere =
+                    || MissingReason::without_fix("the engine did not place it in the given control group");
                 about.fleeting.get_or_insert_with(elsewhere);
                 let group = parent_group::container_group(proc, pid);
                 let orders =
                     group.launcher_orders().into_iter().filter(|(order, _)| matches!(order, b'P' | b'K'));
-                // Best effort: without it the launcher asks the engine alone.
+                // Best effort: otherwise the launcher only asks the engine.
                 let _ = self.launcher.send_path_orders(&orders.collect::<Vec<_>>());
                 group
             }
@@ -418,7 +420,7 @@ impl ContainerStart<'_> {
     }
 }
 
-/// A descriptor that stands for a process and becomes readable when it ends.
+/// A pidfd, which becomes readable when the process ends.
 fn open_pidfd(pid: u32) -> Option<OwnedFd> {
     // SAFETY: plain numbers; the descriptor is checked before it is owned.
     unsafe {
@@ -427,7 +429,7 @@ fn open_pidfd(pid: u32) -> Option<OwnedFd> {
     }
 }
 
-/// One descriptor that is readable when one of several is.
+/// One descriptor that is readable if one of several is.
 fn combine_descriptors(descriptors: &[RawFd]) -> Option<OwnedFd> {
     // SAFETY: the descriptor is checked before it is owned; each entry is valid for its call.
     unsafe {
@@ -444,7 +446,8 @@ fn combine_descriptors(descriptors: &[RawFd]) -> Option<OwnedFd> {
     }
 }
 
-/// The counters of a network namespace that is not ours. The open file keeps the namespace after its last process.
+/// The counters of another network namespace. The open file keeps the namespace alive after its
+/// last process.
 fn open_network_counters(proc: &Path, pid: u32) -> Option<KernelFile> {
     let namespace = |process: &str| std::fs::read_link(proc.join(process).join("ns/net")).ok();
     let theirs = namespace(&pid.to_string())?;
@@ -458,11 +461,11 @@ struct RunningContainer {
     launcher: LauncherProcess,
     waiting: Option<GatedProcess>,
     pidfd: Option<OwnedFd>,
-    /// Stands for the driver's bell, the launcher and the main process.
+    /// Combines the driver's event descriptor, the launcher and the main process.
     descriptor: Option<OwnedFd>,
     started_ns: Option<u64>,
     network: Option<KernelFile>,
-    /// The container's own groups.
+    /// The container's own control groups.
     own: CgroupMembership,
     ended_ns: Option<u64>,
     outcome: TargetOutcome,
@@ -470,7 +473,7 @@ struct RunningContainer {
 }
 
 impl RunningContainer {
-    /// The main process has just ended: what vanishes with the container is read now.
+    /// The main process has just ended: reads the state that vanishes with the container.
     fn read_final_counters(&mut self) {
         self.ended_ns = Some(wakeup::monotonic_ns());
         self.outcome.oom_kills = parent_group::read_oom_kills(&self.own);
@@ -479,7 +482,7 @@ impl RunningContainer {
             .as_mut()
             .and_then(|held| crate::process_walker::own_network_bytes(held.read_text()?));
         if let (Some(pidfd), Some(all)) = (self.pidfd.take(), &self.descriptor) {
-            // SAFETY: both are open descriptors; the entry is not looked at when one is taken out.
+            // SAFETY: both are open descriptors; the kernel ignores the entry on removal.
             unsafe {
                 let none = std::ptr::null_mut();
                 libc::epoll_ctl(all.as_raw_fd(), libc::EPOLL_CTL_DEL, pidfd.as_raw_fd(), none);
@@ -521,7 +524,7 @@ impl RunningTarget for RunningContainer {
         if !flag {
             return if launcher { self.launcher.next_report() } else { TargetReport::Nothing };
         }
-        let message = self.driver.said.try_recv();
+        let message = self.driver.events.try_recv();
         wakeup::consume_event(&self.driver.bell);
         let now = wakeup::monotonic_ns();
         match message {
@@ -538,7 +541,7 @@ impl RunningTarget for RunningContainer {
             Ok(EngineEvent::Lost(detail)) => {
                 self.outcome.lost = true;
                 self.outcome.detail = Some(detail);
-                // Without the engine nobody else would end it.
+                // Without the engine no other process would end it.
                 self.launcher.escalate(SignalRung::Kill);
                 TargetReport::Nothing
             }
@@ -571,7 +574,7 @@ impl RunningTarget for RunningContainer {
         for pattern in patterns {
             let whole = Path::new(&base).join(pattern).to_string_lossy().into_owned();
             if let Err(reason) = self.export_matching_files(&whole, sink) {
-                return Some(Err(format!("files that match {pattern} could not be had: {reason}")));
+                return Some(Err(format!("files that match {pattern} could not be exported: {reason}")));
             }
         }
         Some(Ok(()))
@@ -584,7 +587,8 @@ impl RunningTarget for RunningContainer {
 }
 
 impl RunningContainer {
-    /// Hands over files that match an absolute pattern: from an archive of the part before the first wildcard.
+    /// Emits files that match an absolute pattern, from an archive of the path before the first
+    /// wildcard.
     fn export_matching_files(&mut self, pattern: &str, sink: &mut FileSink<'_>) -> Result<(), String> {
         let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
         let fixed = parts.iter().take_while(|part| !part.contains(['*', '?'])).count();
@@ -612,7 +616,7 @@ impl RunningContainer {
     }
 }
 
-/// A file without a name, gone when it is closed.
+/// An unlinked file, deleted when it is closed.
 fn unnamed_tempfile() -> std::io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();

@@ -1,18 +1,21 @@
-//! The control group around a container: ours, in every hierarchy, so that its counters outlive the container's own
-//! group, which vanishes with it.
+//! The parent control group of a container: metier's own, in every hierarchy, so that its counters
+//! outlive the container's own group, which vanishes with it.
 //!
-//! An engine that makes groups itself (driver `cgroupfs`) puts a container's group below the path that it is given, in
-//! all hierarchies, and leaves that parent behind in each: so all of them are ours to remove, also those in which we
-//! account nothing. The path is from the root of each hierarchy, since it has to be the same in all.
+//! An engine that creates groups itself (driver `cgroupfs`) places a container's group below the
+//! given path, in all hierarchies, and leaves that parent behind in each. So metier removes all of
+//! them, including those in hierarchies without accounting. The path is relative to the root of
+//! each hierarchy, since it must be the same in all.
 //!
-//! An engine that leaves that to systemd is given a transient slice of ours instead ([`slice`]), which only root gets.
+//! An engine that uses systemd is given a transient slice of metier's instead ([`SystemdSlice`]),
+//! which requires root.
 //!
-//! Podman puts its monitor, and later its cleaning up, into the parent that it is given, beside the container: what they use would be the
-//! run's, and they would be ended with it. So it is given none.
+//! Podman places its monitor, and later its cleanup, into the given parent beside the container.
+//! Their use would count as the run's, and they would be ended with it. So Podman gets no parent.
 //!
-//! Where neither is to be had, or we do not see the hierarchies from their roots (we are in a container ourselves), the
-//! container's own group is read instead. It vanishes some time after the container's end: mostly it is seen empty before, and its
-//! counters are the last ones then; else they are marked as sampled.
+//! Without a parent group, or inside a container, where the roots of the hierarchies are not
+//! visible, the container's own group is read instead. It vanishes some time after the container's
+//! end. Usually it is read once more when empty, and its counters are then final; otherwise they
+//! are marked as sampled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,16 +28,16 @@ use metier_linux::cgroup::{CgroupMembership, GroupFolders, RunCgroup};
 
 use super::engine::CgroupStrategy;
 
-/// The group around a container, before there is one.
+/// The parent control group of a container, before the container exists.
 pub(super) struct ParentGroup {
     pub group: RunCgroup,
-    /// What an engine is told of it.
+    /// The parent's name for the engine.
     pub name: String,
-    /// What systemd has to be asked to take away.
+    /// The slice that systemd must remove.
     pub slice: Option<SystemdSlice>,
 }
 
-/// Makes the parent, in the engine's way; else the reason for the record.
+/// Creates the parent in the engine's way, or returns the reason for the record.
 pub(super) fn make_parent_group(
     proc: &Path,
     name: &str,
@@ -50,27 +53,28 @@ pub(super) fn make_parent_group(
             Ok(ParentGroup { group, name: slice.unit.clone(), slice: Some(slice) })
         }
         CgroupStrategy::Monitored => Err(MissingReason::without_fix(
-            "Podman would put its monitor beside the container into a group of ours, so the container's own was read, which vanished before it could be seen empty",
+            "Podman would place its monitor beside the container in metier's control group, so the container's own group was read; it vanished before a reading without processes",
         )),
     }
 }
 
 fn make_folders(proc: &Path, name: &str) -> Result<RunCgroup, MissingReason> {
-    let hierarchies = full_hierarchies(proc)
-        .ok_or_else(|| MissingReason::without_fix("the control groups are not seen from their roots here"))?;
+    let hierarchies = full_hierarchies(proc).ok_or_else(|| {
+        MissingReason::without_fix("the roots of the control group hierarchies are not visible here")
+    })?;
     let mut group = RunCgroup::below_roots(&hierarchies, name);
     for folder in group.folders() {
         if let Err(error) = fs::create_dir(&folder) {
             group.remove_folders();
-            let reason = format!("no control group can be made at {} ({error})", folder.display());
+            let reason = format!("no control group can be created at {} ({error})", folder.display());
             return Err(MissingReason::with_fix(reason, "run as root"));
         }
     }
     Ok(group)
 }
 
-/// Whether a process is in our group; completes it with where its own CPU limit is accounted. A version 2 group beside
-/// version 1 ones in which it is not is left out.
+/// Whether a process is in metier's group; adds the group with its own CPU quota accounting. A
+/// cgroup v2 group beside v1 ones that does not contain the process is left out.
 pub(super) fn adopt_process(group: &mut RunCgroup, proc: &Path, pid: u32) -> bool {
     let place = CgroupMembership::read(proc, &pid.to_string());
     let is_in =
@@ -84,14 +88,14 @@ pub(super) fn adopt_process(group: &mut RunCgroup, proc: &Path, pid: u32) -> boo
     v1 && (v2 || !group.v1.is_empty())
 }
 
-/// The container's own group.
+/// The container's own control group.
 pub(super) fn container_group(proc: &Path, pid: u32) -> RunCgroup {
     let place = CgroupMembership::read(proc, &pid.to_string());
     RunCgroup::from_existing(GroupFolders { v2: place.v2, v1: place.v1 })
 }
 
-/// How often the kernel killed something in the container for want of memory, as its own group tells it: a version 1
-/// parent does not count for its children.
+/// Number of out-of-memory kills in the container, from its own group: a cgroup v1 parent does not
+/// count those of its children.
 pub(super) fn read_oom_kills(own: &CgroupMembership) -> Option<u64> {
     let v1 = own.v1.get("memory").map(|folder| folder.join("memory.oom_control"));
     let v2 = own.v2.as_ref().map(|folder| folder.join("memory.events"));

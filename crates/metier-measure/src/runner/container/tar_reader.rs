@@ -1,15 +1,16 @@
-//! Reads the archives in which an engine hands out files of a container: plain files by name, whatever dialect of tar.
-//! Bounded: names of at most 4 KiB, and everything but plain files is skipped.
+//! Reads the archives in which an engine exports files of a container: plain files by name, in
+//! every common tar dialect. Bounded: names of at most 4 KiB, and everything but plain files is
+//! skipped.
 //!
 //! Not the crate `tar`: it reads a long name or an extended header of any stated size into memory
-//! (`EntryFields::read_all`), and what is read here comes from the measured container.
+//! (`EntryFields::read_all`), and the input comes from the measured container.
 
 use std::io::{self, Read};
 
 const BLOCK_BYTES: usize = 512;
 const MAX_NAME_BYTES: u64 = 4096;
 
-/// Calls `each` with the name and content of every plain file; ends where that says false.
+/// Calls `each` with the name and content of every plain file; stops when it returns false.
 pub(super) fn for_each_file(
     archive: &mut dyn Read,
     each: &mut dyn FnMut(&str, &mut dyn Read) -> bool,
@@ -25,10 +26,10 @@ pub(super) fn for_each_file(
             return Ok(());
         }
         let size =
-            parse_number(&header[124..136]).ok_or_else(|| io::Error::other("a size that is no number"))?;
+            parse_number(&header[124..136]).ok_or_else(|| io::Error::other("a size that is not a number"))?;
         let padding = (BLOCK_BYTES as u64 - size % BLOCK_BYTES as u64) % BLOCK_BYTES as u64;
         match header[156] {
-            // GNU's long name, and POSIX's extended header.
+            // GNU long name or POSIX extended header.
             kind @ (b'L' | b'x') if size <= 16 * MAX_NAME_BYTES => {
                 let mut text = Vec::new();
                 archive.take(size).read_to_end(&mut text)?;
@@ -59,7 +60,7 @@ fn skip_bytes(archive: &mut dyn Read, bytes: u64) -> io::Result<()> {
     if skipped == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Octal digits, or for large files a big-endian number behind a set bit.
+/// Octal digits, or for large files a big-endian number after a set high bit.
 fn parse_number(field: &[u8]) -> Option<u64> {
     if field.first()? & 0x80 != 0 {
         let tail = field.get(field.len() - 8..)?;
@@ -82,7 +83,7 @@ fn header_name(header: &[u8; BLOCK_BYTES]) -> String {
     if prefix.is_empty() { name } else { format!("{prefix}/{name}") }
 }
 
-/// `path` among records such as `20 path=some/name\n`.
+/// The `path` record among records like `20 path=some/name\n`.
 fn extended_path(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     text.lines().find_map(|line| line.split_once(' ')?.1.strip_prefix("path=").map(str::to_string))
