@@ -53,7 +53,10 @@ pub fn set(names: &[String]) -> Result<(), Error> {
     if let Some(metrics) = CONFIGURED_METRICS.get() {
         return match metrics.names == sorted {
             true => Ok(()),
-            false => wrong(&sorted.join(","), &format!("{}, as set earlier in this process", metrics.names.join(","))),
+            false => wrong(
+                &sorted.join(","),
+                &format!("{}, as set earlier in this process", metrics.names.join(",")),
+            ),
         };
     }
     let names: Vec<&'static str> =

@@ -24,7 +24,7 @@ pub struct LedgerView<'a, K> {
 /// A power consumer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerConsumer<K> {
-    pub consumer: K,
+    pub identity: K,
     /// Mean watts over all entries with known parts.
     pub mean: f64,
     /// Watts in each entry; `None` if the consumer was not named there, or the parts are unknown.
@@ -71,7 +71,7 @@ impl<K: Clone + Eq + Hash> PowerLedger<K> {
         let consumers: Vec<LedgerConsumer<K>> = ranked
             .into_iter()
             .map(|(consumer, joules)| LedgerConsumer {
-                consumer: consumer.clone(),
+                identity: consumer.clone(),
                 mean: if seconds > 0.0 { joules / seconds } else { 0.0 },
                 watts: entries.iter().map(|entry| watts_of(entry, consumer)).collect(),
             })
@@ -80,8 +80,9 @@ impl<K: Clone + Eq + Hash> PowerLedger<K> {
             .iter()
             .map(|entry| {
                 let parts = entry.parts.as_ref()?;
-                let is_shown = |consumer: &K| consumers.iter().any(|X|);
-                let rest = parts.named.iter().filter(|(consumer, _)| !is_shown(consumer)).map(|(_, watts)| watts);
+                let is_shown = |identity: &K| consumers.iter().any(|consumer| consumer.identity == *identity);
+                let rest =
+                    parts.named.iter().filter(|(consumer, _)| !is_shown(consumer)).map(|(_, watts)| watts);
                 // An empty float sum is -0; adding 0 makes it 0.
                 Some(parts.others + rest.sum::<f64>() + 0.0)
             })
