@@ -308,10 +308,10 @@ fn load_transfers(store: &RecordStore, all: &mut [LearnedPredictor]) -> Result<(
                     let usable = records.iter().filter(|record| {
                         record.runtime == runtime && !record.is_trial && record.pressure.is_idle() == is_idle
                     });
-                    let told = |record: &TrialRecord| {
+                    let sample_of = |record: &TrialRecord| {
                         Some((record.name.clone(), predictor.transfer_sample(record, &passport)?))
                     };
-                    usable.filter_map(told).collect()
+                    usable.filter_map(sample_of).collect()
                 };
                 // Runs with co-runners are weaker evidence, used only if idle runs are missing.
                 let idle = of(true);
