@@ -100,7 +100,7 @@ impl FeatureTrees {
     }
 }
 
-/// The watts of scaled_value component.
+/// The watts of one component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerFormula {
     /// Feature names in the order of a row.

@@ -241,7 +241,7 @@ fn packages_are_told_apart_where_their_shares_are_known() {
     assert!(apart.column("package_power").is_none() && apart.column("packge_ratio_package").is_none());
     let by_container = of(&text, &ExtractSettings { by_container: true, ..settings });
     assert_eq!((by_container.len(), by_container.column("packge_ratio_0").unwrap()[0]), (10, 0.75));
-    // Whoever learns or isolates takes them together: the same as where nobody tells them apart.
+    // Trainers and isolators sum the packages: equal to a table without packages.
     text.as_object_mut().unwrap().remove("kepler_container_cpu_usage_per_package_ratio");
     let whole = of(&text, &ExtractSettings { by_container: true, ..settings });
     let about = TableSubject { source: EnergySource::RaplSysfs, group: FeatureGroup::BpfOnly };

@@ -114,7 +114,7 @@ fn what_was_promoted_once_and_does_not_add_up_is_replaced() {
         PipelineCatalog::open(vec![PipelineLocation::Path(folder.path().to_path_buf())], None).unwrap();
     let estimator = PowerEstimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
     let settings = online::OnlineSettings::new(folder.path().to_path_buf());
-    // What somebody left who was killed is cleared away, and what may be in use is not.
+    // Folders of killed processes are removed; folders that may be in use stay.
     let (left, in_use) = (folder.path().join(".candidates-1"), folder.path().join(".candidates-2"));
     for folder in [&left, &in_use] {
         std::fs::create_dir(folder).unwrap();

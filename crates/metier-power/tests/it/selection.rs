@@ -317,7 +317,7 @@ fn sent(pipeline: &str, name: &str, mae: f64, machine: &Value) -> PredictorUploa
 }
 
 /// Which pipeline and node type answer for node power, with this beside.
-fn who(shelf: &PipelineCatalog, extra: &Value) -> (String, u32) {
+fn answer_of(shelf: &PipelineCatalog, extra: &Value) -> (String, u32) {
     let mut body = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi", "weight": true });
     body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     let registry = shelf.registry();
@@ -337,14 +337,18 @@ fn an_upload_answers_for_no_node_type_and_no_machine_that_another_pipeline_has()
     shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 9.0, &Value::Null)).unwrap();
     let ours = ("ours".to_string(), 1);
     let uploaded = ("uploads".to_string(), 0);
-    assert_eq!(who(&shelf, &json!({ "node_type": 1 })), ours, "only one has it");
-    assert_eq!(who(&shelf, &json!({ "node_type": 0 })), uploaded);
-    assert_eq!(who(&shelf, &json!({ "node_type": 0, "machine_spec": machine })), ours, "it is this machine");
-    assert_eq!(who(&shelf, &json!({})), ours, "its error is smaller");
-    assert_eq!(who(&shelf, &json!({ "pipeline_name": "uploads" })), uploaded, "it was asked for");
+    assert_eq!(answer_of(&shelf, &json!({ "node_type": 1 })), ours, "only one has it");
+    assert_eq!(answer_of(&shelf, &json!({ "node_type": 0 })), uploaded);
+    assert_eq!(
+        answer_of(&shelf, &json!({ "node_type": 0, "machine_spec": machine })),
+        ours,
+        "it is this machine"
+    );
+    assert_eq!(answer_of(&shelf, &json!({})), ours, "its error is smaller");
+    assert_eq!(answer_of(&shelf, &json!({ "pipeline_name": "uploads" })), uploaded, "it was asked for");
     shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 0.5, &Value::Null)).unwrap();
-    assert_eq!(who(&shelf, &json!({})), uploaded, "its error is smaller now");
-    assert_eq!(who(&shelf, &json!({ "machine_spec": machine })), ours);
+    assert_eq!(answer_of(&shelf, &json!({})), uploaded, "its error is smaller now");
+    assert_eq!(answer_of(&shelf, &json!({ "machine_spec": machine })), ours);
 }
 
 #[test]
@@ -361,8 +365,8 @@ fn what_was_promoted_is_used_where_little_or_nothing_is_known_of_the_machine() {
         let places = ["ours", "online"].map(|name| PipelineLocation::Path(folder.path().join(name)));
         let (shelf, _) = PipelineCatalog::open(places.to_vec(), None).unwrap();
         let want = (want.0.to_string(), want.1);
-        assert_eq!(who(&shelf, &json!({ "machine_spec": machine })), want, "{text}");
-        assert_eq!(who(&shelf, &json!({})), want, "{text}");
+        assert_eq!(answer_of(&shelf, &json!({ "machine_spec": machine })), want, "{text}");
+        assert_eq!(answer_of(&shelf, &json!({})), want, "{text}");
     }
 }
 

@@ -389,7 +389,7 @@ mod tests {
         // No model exists for another runtime.
         let other =
             InferenceConditions { runtime: "onnxruntime".to_string(), ..InferenceConditions::default() };
-        let told = latency.memory(&graph(&place, 1), &other).unwrap();
-        assert!(told.reason().contains("nothing was measured"), "{told:?}");
+        let prediction = latency.memory(&graph(&place, 1), &other).unwrap();
+        assert!(prediction.reason().contains("nothing was measured"), "{prediction:?}");
     }
 }

@@ -161,9 +161,11 @@ impl LatencyPredictor {
             .iter()
             // With another device, another runtime and no measured graphs, a transfer is no better
             // than the passport estimate.
-            .filter(|one| graphs(one) > 0 || is_alike(one) || one.is_of(passport))
+            .filter(|candidate| graphs(candidate) > 0 || is_alike(candidate) || candidate.is_of(passport))
             .collect();
-        all.sort_by_key(|one| (Reverse(graphs(one)), !is_alike(one), !one.is_of(passport)));
+        all.sort_by_key(|candidate| {
+            (Reverse(graphs(candidate)), !is_alike(candidate), !candidate.is_of(passport))
+        });
         all
     }
 
@@ -201,16 +203,17 @@ impl LatencyPredictor {
                 source,
             });
         }
-        for one in self.nearest(passport, &conditions.runtime) {
-            let Some(answer) = one.predict_transferred(&steps, conditions, passport, precision)? else {
+        for learned in self.nearest(passport, &conditions.runtime) {
+            let Some(answer) = learned.predict_transferred(&steps, conditions, passport, precision)? else {
                 continue;
             };
-            let source = one.transfer_source(passport, &conditions.runtime);
+            let source = learned.transfer_source(passport, &conditions.runtime);
             let (factors, in_range) = ((answer.factor, answer.factor), answer.in_range);
             let estimate =
-                GraphEstimate { steps, times: answer.each, factors, in_range, predictor: one.id, source };
+                GraphEstimate { steps, times: answer.each, factors, in_range, predictor: learned.id, source };
             // Measurements on the device are of its processor.
-            let is_timed = one.is_of(passport) || one.transfer_to(passport, &conditions.runtime).is_some();
+            let is_timed =
+                learned.is_of(passport) || learned.transfer_to(passport, &conditions.runtime).is_some();
             return Ok(if is_timed {
                 estimate
             } else {
@@ -339,11 +342,11 @@ pub fn unmeasured(device: Device) -> Passport {
 
 /// The precision of most of the graph's work.
 fn precision(graph: &GraphAnalysis) -> NumberPrecision {
-    let by_adds = |wanted: fn(DataType) -> bool| -> u64 {
+    let by_adds = |is_counted: fn(DataType) -> bool| -> u64 {
         let of = graph
             .operators
             .iter()
-            .filter(|cost| cost.inputs.first().and_then(|value| value.data_type).is_some_and(wanted));
+            .filter(|cost| cost.inputs.first().and_then(|value| value.data_type).is_some_and(is_counted));
         of.filter_map(|cost| cost.multiply_adds?.checked_mul(cost.turns)).fold(0, u64::saturating_add)
     };
     let small = by_adds(|kind| matches!(kind, DataType::Int8 | DataType::Uint8));

@@ -337,9 +337,9 @@ mod tests {
             "{prediction:?}"
         );
         for absurd in [1e30, f64::NAN, f64::INFINITY, -1.0] {
-            let told =
+            let prediction =
                 latency.memory_of_counts(&SopranoCounts { total_parameters: absurd, ..counts }).unwrap();
-            assert!(told.interval().high().is_finite(), "{told:?}");
+            assert!(prediction.interval().high().is_finite(), "{prediction:?}");
         }
     }
 }

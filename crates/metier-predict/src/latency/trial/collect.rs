@@ -187,8 +187,9 @@ pub fn collect(
                     let once = MeasureEffort { looks: 0, ..effort };
                     let _stress = level.map(StressLevel::start);
                     let trial_record = measure_point(runtime, source, &graph, &probe, &once, &mut pulse);
-                    let kept = trial_record.map(|kept| TrialRecord { again: Some(kept.seconds), ..before });
-                    keep(kept, &given.name, true, &mut progress, &mut known)?;
+                    let repeated =
+                        trial_record.map(|repeat| TrialRecord { again: Some(repeat.seconds), ..before });
+                    keep(repeated, &given.name, true, &mut progress, &mut known)?;
                     continue;
                 }
                 if !done.insert(key) {
@@ -248,7 +249,7 @@ pub fn collect(
             };
             let probe = TrialPoint { pressure: level.pressure(*threads, campaign.cores), ..probe };
             if done.insert(probe.key(runtime)) {
-                let kept = {
+                let measured = {
                     let _stress = level.start();
                     measure_point(
                         runtime,
@@ -259,7 +260,7 @@ pub fn collect(
                         &mut pulse,
                     )
                 };
-                keep(kept, &name, false, &mut progress, &mut known)?;
+                keep(measured, &name, false, &mut progress, &mut known)?;
             }
         }
         if turn > 1_000_000 {

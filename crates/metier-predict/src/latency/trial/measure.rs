@@ -219,11 +219,11 @@ impl<'a> StepIndex<'a> {
         let name = time.name.strip_suffix("_nchwc").unwrap_or(&time.name);
         let named = || self.names.get(name).or_else(|| self.makers.get(name)).filter(|_| !name.is_empty());
         // Conversion into that layout belongs to the operator that needs it.
-        let wanted = || {
+        let consumer = || {
             let takes = time.inputs.iter().find_map(|name| self.takers.get(name.as_str()));
             takes.filter(|_| time.kind == "ReorderInput")
         };
-        made.or_else(named).or_else(wanted).map(Vec::as_slice)
+        made.or_else(named).or_else(consumer).map(Vec::as_slice)
     }
 }
 

@@ -124,18 +124,22 @@ fn operators_that_are_written_with_others_have_the_time_of_all_of_these() {
     let bytes = graph.finish();
     let graph = analyse(&bytes, &ShapeBindings::default()).unwrap();
     let steps = measure::steps(&graph, "rten", 1).unwrap();
-    let told = |value: String, seconds: f64| metier_infer::EngineOperatorTime {
+    let operator_time = |value: String, seconds: f64| metier_infer::EngineOperatorTime {
         name: String::new(),
         kind: "Mul".to_string(),
         inputs: Vec::new(),
         outputs: vec![value],
         seconds,
     };
-    let all = [told(format!("{made}~squares"), 2e-6), told(format!("{made}~sum"), 3e-6), told(made, 4e-6)];
+    let all = [
+        operator_time(format!("{made}~squares"), 2e-6),
+        operator_time(format!("{made}~sum"), 3e-6),
+        operator_time(made, 4e-6),
+    ];
     let (parts, beside) = measure::parts(&graph, &steps, &all);
     assert_eq!(beside, Vec::new());
     assert!((parts[0].seconds.unwrap() - 9e-6).abs() < 1e-12);
-    let (_, beside) = measure::parts(&graph, &steps, &[told("elsewhere~sum".to_string(), 1e-6)]);
+    let (_, beside) = measure::parts(&graph, &steps, &[operator_time("elsewhere~sum".to_string(), 1e-6)]);
     assert_eq!(beside.len(), 1);
 }
 
