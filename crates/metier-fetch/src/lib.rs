@@ -34,7 +34,7 @@ pub fn client_builder() -> ClientBuilder {
 /// Reason why a body was not read completely.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    #[error("it has more than {max} bytes, which is the most that is taken")]
+    #[error("it has more than {max} bytes, the limit")]
     TooLarge { max: u64 },
     #[error("it broke off after {received} bytes: {reason}")]
     Broken { received: u64, reason: String },

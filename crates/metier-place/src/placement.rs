@@ -259,7 +259,7 @@ fn explain_ranking(able: &mut [PlacementCandidate]) {
     let compared = match (rest.len(), close) {
         (0, _) => "the only node that can take it".to_string(),
         (_, 0) => "the lowest predicted time, and no other interval reaches it".to_string(),
-        (_, 1) => "the lowest predicted time; the interval of one other reaches it, which may be as fast"
+        (_, 1) => "the lowest predicted time; the interval of one other node reaches it, so that may be as fast"
             .to_string(),
         (_, close) => format!(
             "the lowest predicted time; the intervals of {close} others reach it, so one of them may be as fast"
@@ -271,7 +271,7 @@ fn explain_ranking(able: &mut [PlacementCandidate]) {
             best if best > 0.0 && *value > best => {
                 format!("{:.2} times as long as on {}", value / best, first.device)
             }
-            _ => format!("the same time as on {}, which comes first by name", first.device),
+            _ => format!("the same time as on {}, which is first by name", first.device),
         };
         put_before(&mut placement_candidate.because, compared);
     }

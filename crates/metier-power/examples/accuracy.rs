@@ -1,7 +1,8 @@
-//! Errors of every trainer on tables of watts: the numbers behind `bench/power-accuracy/run`.
+//! Errors of every trainer on tables of watts: the data of `bench/power-accuracy/run`.
 //!
-//! `accuracy FILE rows|phases [TRAINER…]` trains on the rows that are not held out and prints, as JSON, each trainer's errors on those that are: every fifth row, or the third,
-//! sixth and ninth of ten stretches of time.
+//! `accuracy FILE rows|phases [TRAINER…]` trains on part of the rows and prints each trainer's
+//! held-out errors as JSON. Held out is every fifth row, or the third, sixth and ninth of ten
+//! blocks of time.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use metier_learn::score::PredictionScore;

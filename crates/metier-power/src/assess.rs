@@ -100,7 +100,7 @@ pub fn assess<'a>(
     components
         .sort_by_key(|assessment| order.iter().position(|component| *component == assessment.component));
     match components.is_empty() {
-        true => Err(Error::table(format!("{} predicts nothing that the table has", model.full_name))),
+        true => Err(Error::table(format!("{} predicts no component of the table", model.full_name))),
         false => Ok(PredictorAssessment { pipeline, model, components }),
     }
 }

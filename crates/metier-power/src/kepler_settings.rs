@@ -36,7 +36,7 @@ const LEVELS: [(&str, OutputType, EnergySource); 6] = [
 /// A single predictor at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitialPredictor {
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
     /// Where the energy that it learned from was read.
     pub source: EnergySource,

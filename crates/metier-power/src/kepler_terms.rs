@@ -11,7 +11,7 @@ use crate::Error;
 pub mod third_party;
 
 words! { serde (name, named)
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum OutputType {
         /// Power including idle: of nodes.

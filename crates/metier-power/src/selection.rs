@@ -35,7 +35,7 @@ pub const MAX_METRICS: usize = 4096;
 pub struct ModelRequest {
     /// Metrics of the client.
     pub metrics: Vec<String>,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
     /// Energy source that the predictor replaces.
     pub source: EnergySource,

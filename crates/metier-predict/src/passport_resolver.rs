@@ -169,7 +169,7 @@ fn missing_reason(node: &NodeFacts) -> String {
         (Some(cores), Some(kind)) => format!("nothing is known of {kind}, which its {cores} cores are"),
     };
     format!(
-        "{passport}, and {cores}; `metier device bench` there makes one, or the label {DEVICE_LABEL} says which board it is"
+        "{passport}, and {cores}; `metier device bench` there makes one, or the label {DEVICE_LABEL} names its board"
     )
 }
 

@@ -206,7 +206,7 @@ impl PipelineCatalog {
             let fetched = download.fetch().map(drop).map_err(|error| error.to_string());
             if let Err(why) = &fetched {
                 let stays =
-                    if download.downloaded_file().is_some() { "; what came before stays" } else { "" };
+                    if download.downloaded_file().is_some() { "; the earlier version stays in use" } else { "" };
                 warnings.push(format!("{why}{stays}"));
             }
             self.fetched.lock_unpoisoned().insert(download.display_address(), fetched);
@@ -240,7 +240,7 @@ impl PipelineCatalog {
     fn check(&self, upload: &PredictorUpload) -> Result<(), Error> {
         let wrong = |field, got: String, want: String| Err(Error::Word { field, got, want });
         if upload.pipeline == self.defaults.pipeline.name {
-            return wrong("pipeline", upload.pipeline.clone(), "a name that what is shipped has not".into());
+            return wrong("pipeline", upload.pipeline.clone(), "a name other than the shipped pipeline's".into());
         }
         let registry = self.registry();
         let index = registry.named(&upload.pipeline).and_then(|pipeline| pipeline.index.as_ref());

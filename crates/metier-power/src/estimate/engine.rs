@@ -62,7 +62,7 @@ pub struct PredictorInUse {
     /// Its feature group.
     pub group: String,
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
 }
 
@@ -386,7 +386,7 @@ impl PowerEstimator {
             let Some(places) = places else {
                 let missing = formula.features.iter().find(|name| place(name).is_none());
                 return Err(format!(
-                    "metrics has no {}, which the predictor looks at",
+                    "metrics has no {}, which the predictor needs",
                     missing.map_or("", String::as_str)
                 ));
             };

@@ -1,4 +1,4 @@
-//! Ledgers: conservation as a property, bounds, idling, comparison.
+//! Tests of the ledger: conservation as a property, bounds, idle power, comparison.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn sum<K>(parts: &PowerBreakdown<K>) -> f64 {
 }
 
 proptest! {
-    // Rows are many in each case.
+    // Each case has many rows, so fewer cases.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]

@@ -88,7 +88,7 @@ pub struct FreshRowError {
 pub struct PromotionVerdict {
     /// Where energy was read.
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
     /// The decision.
     pub decision: PromotionDecision,
@@ -217,7 +217,7 @@ fn learn_source(
             running.as_ref().map(|(_, formulas)| formulas.as_slice()),
         );
         let Some(best) = best else {
-            verdict.because = "no candidate could be asked on the fresh rows".to_string();
+            verdict.because = "no candidate could be evaluated on the fresh rows".to_string();
             verdict.decision = PromotionDecision::Kept;
             return Ok(());
         };
@@ -230,11 +230,11 @@ fn learn_source(
         }
         verdict.because = match incumbent {
             Some(running) => format!("{candidate:.3} W against {running:.3} W on {groups} fresh rows"),
-            None => format!("{candidate:.3} W on {groups} fresh rows; nothing in use could be asked"),
+            None => format!("{candidate:.3} W on {groups} fresh rows; no running predictor could be evaluated"),
         };
         verdict.decision = best.compared.decide(PromotionMargin::Demand(settings.margin));
         if is_due {
-            verdict.because.push_str("; what is in use does not add up over containers");
+            verdict.because.push_str("; the running predictor does not add up over containers");
             verdict.decision = PromotionDecision::Promoted;
         }
         if verdict.decision == PromotionDecision::Promoted {

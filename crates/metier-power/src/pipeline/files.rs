@@ -110,7 +110,7 @@ fn archive(path: &Path) -> Result<ZipArchive<fs::File>, Error> {
 }
 
 fn archive_of<R: Read + Seek>(from: R, path: &Path) -> Result<ZipArchive<R>, Error> {
-    ZipArchive::new(from).map_err(|error| Error::file(path, format!("is no zip that can be read: {error}")))
+    ZipArchive::new(from).map_err(|error| Error::file(path, format!("is not a readable zip: {error}")))
 }
 
 fn archive_of_bytes(bytes: Arc<[u8]>, path: &Path) -> Result<ZipArchive<Cursor<Arc<[u8]>>>, Error> {

@@ -33,7 +33,7 @@ pub struct PipelineModel {
     pub full_name: String,
     /// Source of the training energy.
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
     /// Its feature group.
     pub group: FeatureGroup,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::formula::FormulaKind;
 
-/// A machine whose power is known: rises with instructions, with misses, and with a bend.
+/// A machine with known power: linear in instructions and misses, with a bend.
 fn frame(rows: usize) -> FeatureFrame {
     let mut frame = FeatureFrame::new((0..rows).map(|row| row as f64 * 3.0).collect(), None).unwrap();
     let chance = |row: usize, salt: usize| ((row * 7919 + salt * 104_729) % 1009) as f64 / 1009.0;
@@ -125,7 +125,7 @@ fn other_rows_are_gone_on_with_whatever_their_largest_values_are() {
         assert!(!first.is_continued && second.is_continued, "{}", trainer.name());
         let is_same = first.predictor.scale == second.predictor.scale;
         assert_eq!(is_same, trainer == PowerTrainer::Xgboost, "a blend goes on by its shares alone");
-        // It still knows what only the first rows told.
+        // It still has what only the first rows contain.
         let row = [early.need("cache_miss").unwrap()[7], early.need("cpu_instructions").unwrap()[7]];
         let truth = early.need("package_power").unwrap()[7];
         let watts = second.predictor.predict(&row).unwrap()[0].1.value;
@@ -145,7 +145,7 @@ fn a_few_rows_are_learned_from_without_intervals() {
     for (trainer, _) in TRAINERS {
         let trained = match train(&small, &settings(trainer), None) {
             Ok(trained) => trained,
-            // Six neighbours are among no fewer rows than six.
+            // Six neighbours need at least six rows.
             Err(error) => {
                 let why = error.to_string();
                 assert!(
@@ -192,7 +192,7 @@ fn what_cannot_be_learned_from_is_named() {
     assert!(PowerPredictorFile::read(b"{}").is_err());
 }
 
-/// A file with one component of this formula and reach.
+/// A file with one component of this formula and interval factor.
 fn file(learned: &str, reach: &str) -> String {
     format!(
         r#"{{"schema":"{SCHEMA}","trainer":"t","features":["a"],"scale":[1.0],"components":{{"package":{{"learned":{learned},"reach":{reach},

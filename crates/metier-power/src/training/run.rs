@@ -44,7 +44,7 @@ impl TrainedState {
 pub struct TrainedEntry {
     /// Where energy was read.
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
     pub group: FeatureGroup,
     /// Trainer and node type.
@@ -164,7 +164,7 @@ pub fn train_pipeline(
     if let Some(least) = few.iter().min() {
         let (few, all) = (few.len(), parts.len());
         outcome.warnings.push(format!(
-            "{few} of {all} tables have fewer than {MIN_INTERVAL_ROWS} rows, the least {least}: what is learned from them has no intervals"
+            "{few} of {all} tables have fewer than {MIN_INTERVAL_ROWS} rows, the least {least}: predictors trained on them have no intervals"
         ));
     }
     let was_stopped = work(&jobs, plan, &folder, progress, &mut outcome);
@@ -176,7 +176,7 @@ pub fn train_pipeline(
         return Err(Error::Stopped { done: outcome.entries.len(), of: jobs.len() });
     }
     if outcome.entries.is_empty() {
-        return Err(Error::table(format!("nothing could be learned: {}", outcome.warnings.join("; "))));
+        return Err(Error::table(format!("no predictor could be trained: {}", outcome.warnings.join("; "))));
     }
     write::pipeline(&folder, plan)?;
     Ok(outcome)

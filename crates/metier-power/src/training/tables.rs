@@ -13,7 +13,7 @@ use crate::pipeline::PredictorPipeline;
 pub struct PowerTable {
     /// Where energy was read.
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
     pub group: FeatureGroup,
     pub frame: FeatureFrame,
@@ -59,7 +59,7 @@ pub fn tables(
             got: source.name().to_string(),
             want: match names.is_empty() {
                 true => "a response with kepler_node_…_joules_total of some source".to_string(),
-                false => format!("one that the response has: {}", names.join(", ")),
+                false => format!("a source of the response: {}", names.join(", ")),
             },
         });
     }
@@ -210,7 +210,7 @@ pub fn check(frame: &FeatureFrame, source: EnergySource, group: FeatureGroup) ->
         }
         let values = frame.need(&name)?;
         if let Some(row) = values.iter().position(|value| !value.is_finite()) {
-            let why = format!("row {}: {name} is empty or no number; want a finite one", row + 1);
+            let why = format!("row {}: {name} is empty or not a number; want a finite number", row + 1);
             return Err(Error::table(why));
         }
     }

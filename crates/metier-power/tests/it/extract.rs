@@ -1,5 +1,5 @@
-//! Tables from the recorded answer of Prometheus are those that the original made of it. Tolerance: one part in 10¹², since sums over containers are added in
-//! another order.
+//! Tables from a recorded Prometheus response equal those of the original. Tolerance: one part in
+//! 10¹², since sums over containers are added in another order.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +30,7 @@ fn close(got: f64, want: f64) -> bool {
     (got - want).abs() <= 1e-12 * want.abs().max(1.0)
 }
 
-/// Rows by time and id: the same, with the same columns.
+/// Compares rows by time and id, and their columns.
 fn assert_same(got: &FeatureFrame, want: &FeatureFrame, what: &str) {
     let keyed = |frame: &FeatureFrame| -> BTreeMap<(u64, String), usize> {
         let id = |row: usize| frame.ids.as_ref().map_or(String::new(), |ids| ids[row].clone());
@@ -96,7 +96,7 @@ fn extracted_and_isolated_tables_are_the_recorded_ones() {
                             );
                         }
                     }
-                    // Every container runs on the idle machine: nothing is left, on purpose.
+                    // Every container runs on the idle machine, so no rows are left.
                     let left =
                         isolate::subtract_profile(&got.frame, about, &level, &profile::background(&idle))
                             .unwrap()
@@ -125,7 +125,7 @@ fn the_recorded_profile_is_ours_where_its_faults_are_repeated() {
                 );
             }
         }
-        // And what is right: watts, and cores without what is no core.
+        // The corrected levels: true watts, and `core` without `uncore`.
         let right = IdleLevels::of(&watts, source).unwrap();
         assert!(right.0.values().all(|level| level.units == 1));
         assert!(right.0.values().any(|level| level.max_watt > 50.0), "{right:?}");

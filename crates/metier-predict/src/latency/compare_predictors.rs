@@ -97,23 +97,23 @@ impl LatencyComparison {
 
 /// The reason for a new predictor's standing, as a sentence.
 pub fn promotion_reason(before: Option<&LatencyComparison>) -> String {
-    let Some(before) = before else { return "no other was there to compare with".to_string() };
+    let Some(before) = before else { return "there was no earlier predictor to compare with".to_string() };
     let id = before.id.short();
     let Some(old) = before.errors.incumbent else {
-        return format!("there was no graph that both it and the one before ({id}) could be judged by");
+        return format!("it has no held-out graph in common with the predictor before ({id})");
     };
     if !old.is_finite() {
-        return format!("the file of the one before ({id}) is of no use any more");
+        return format!("the file of the predictor before ({id}) is unusable");
     }
     let new = if before.unseen > 0 { format!(", {} of them new", before.unseen) } else { String::new() };
     format!(
-        "its mean error on {} held-out graphs{new} is {}, that of the one before ({id}) {}: {}",
+        "its mean error on {} held-out graphs{new} is {}, that of the predictor before ({id}) is {}: {}",
         before.errors.groups,
         Ratio(before.errors.candidate),
         Ratio(old),
         match before.decide() {
             PromotionDecision::Promoted => "it is used from now on",
-            _ => "it is kept aside",
+            _ => "it is stored, but not used",
         }
     )
 }

@@ -55,7 +55,7 @@ pub fn passport(architecture: &str, cores: u32) -> Option<Passport> {
             "cpu": {"architecture": name, "threads": cores},
             "seen": seen,
         },
-        "sources": ["what such devices usually do; nothing is known of this one but its cores"],
+        "sources": ["defaults for such devices; only the cores of this one are known"],
     });
     serde_json::from_value(written).ok()
 }

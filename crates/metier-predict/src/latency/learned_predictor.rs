@@ -166,7 +166,7 @@ impl LatencyPredictorFile {
         let is_alike = file.law.basis == operator_features::LINEAR_FEATURES.len()
             && file.law.features == operator_features::TREE_FEATURES;
         if !is_alike || file.counted != operator_features::FEATURE_VERSION {
-            return Err(wrong("it was learned by another version, from other features".to_string()));
+            return Err(wrong("it was trained by another version, on other features".to_string()));
         }
         Ok(file)
     }
@@ -243,7 +243,7 @@ impl LearnedPredictor {
         match self.transfer_to(passport, runtime) {
             Some(moved) => {
                 let (count, s) = (moved.graphs, if moved.graphs == 1 { "" } else { "s" });
-                let busy = if moved.is_busy { ", all beside other work" } else { "" };
+                let busy = if moved.is_busy { ", all with co-runners" } else { "" };
                 format!(
                     "{learned}, moved by {count} graph{s} timed with {runtime} on {}{busy}",
                     passport.name

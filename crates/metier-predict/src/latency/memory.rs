@@ -109,7 +109,7 @@ impl LatencyPredictor {
         let (weights, alive, is_known) = memory_needs(graph);
         let basis = [1.0, weights, alive];
         let of = format!(
-            "{} of weights, at most {} of activations at one moment, and the runtime itself",
+            "{} of weights, at most {} of live activations, and the runtime itself",
             graph.weight_bytes,
             Bytes(alive as u64)
         );

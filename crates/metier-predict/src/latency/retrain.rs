@@ -67,14 +67,14 @@ impl RetrainTask for LatencyRetraining<'_> {
         for other in store.devices()?.iter().filter(|other| other.id != device.id) {
             let taken = run_trials::import_runs(store, &other.id, false)?;
             if taken.points > 0 {
-                tracing::info!(points = taken.points, device = %other.name, "imported runs of graphs were taken");
+                tracing::info!(points = taken.points, device = %other.name, "imported runs of graphs");
             }
         }
         if points > 0 {
             tracing::info!(points, "runs of graphs were taken to learn from");
         }
         for (why, runs) in &left_out {
-            tracing::debug!(runs, why, "runs of graphs teach nothing");
+            tracing::debug!(runs, why, "runs of graphs were left out");
         }
         Ok(known + points + left_out.values().sum::<u64>())
     }

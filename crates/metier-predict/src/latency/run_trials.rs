@@ -184,7 +184,7 @@ fn point(store: &RecordStore, run: &Run) -> Result<Result<TrialRecord, String>, 
         .find(|device| device.id == run.device.id)
         .map(|device| device.cpu.threads);
     let Some(pressure) = run_pressure(run, cores) else {
-        return Ok(Err("what else ran meanwhile is not known".to_string()));
+        return Ok(Err("the load of co-runners is not known".to_string()));
     };
     let point = outcome(store, run, MAX_RESULT_BYTES)?
         .and_then(|outcome| described(graph, &analysis, &outcome, pressure))
@@ -267,7 +267,7 @@ fn described(
     pressure: ResourcePressure,
 ) -> Result<TrialRecord, String> {
     let steps = measure::steps(analysis, &graph.runtime, graph.threads).map_err(|error| error.to_string())?;
-    let name = stem(graph).ok_or("its graph's file has no name that can be written")?;
+    let name = stem(graph).ok_or("its graph's file name is not valid UTF-8")?;
     let id = graph_id(name, analysis);
     let probe = TrialPoint { id: &id, name, is_trial: false, threads: graph.threads, pressure };
     Ok(probe.timed(&graph.runtime, analysis, &steps, &outcome.operators, &timed(outcome)))

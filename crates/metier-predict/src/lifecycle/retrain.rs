@@ -111,7 +111,7 @@ impl<T: RetrainTask> PredictorRetrainer<T> {
         }
         while !stop.is_requested() {
             if let Err(error) = self.turn(store, device, sweep) {
-                tracing::warn!(%error, "nothing was learned from new runs; trying again");
+                tracing::warn!(%error, "training on new runs failed; trying again");
             }
             let begin = Instant::now();
             while begin.elapsed() < RETRAIN_INTERVAL && !stop.is_requested() {

@@ -101,7 +101,7 @@ pub enum SplittingError {
         place: usize,
     },
     /// The weights fit in no combination of devices.
-    #[error("the weights ({weights}) have no room in the memory of these devices, however they are cut")]
+    #[error("the weights ({weights}) do not fit into the memory of these devices with any split")]
     Memory { weights: Bytes },
     #[error(transparent)]
     Latency(#[from] latency::LatencyError),
@@ -172,7 +172,7 @@ impl SplitQuestion<'_> {
         } else {
             let open = crossings.len() - places.len();
             if open > 0 {
-                notes.push(format!("{open} places are left out: the size of what flows there is not known"));
+                notes.push(format!("{open} cuts are left out: the size of the data there is not known"));
             }
             places.retain(|place| is_whole[*place]);
             self.thin_cuts(&mut places, &crossing, notes);

@@ -382,7 +382,7 @@ pub fn measure_point(
     let (given, _) = graph_inputs::make_inputs(graph, &graph_inputs::InputOptions::default())?;
     let mut loaded = runtime.load(source)?;
     loaded.set_inputs(&given)?;
-    // No noise filtering while our own load generator runs.
+    // No noise filtering while this process generates the load.
     let mut pulse = probe.pressure.is_idle().then_some((pulse, probe.threads));
     let timed = measure::time_graph(
         &mut loaded,
