@@ -259,10 +259,12 @@ fn explain_ranking(able: &mut [PlacementCandidate]) {
     let compared = match (rest.len(), close) {
         (0, _) => "the only node that can take it".to_string(),
         (_, 0) => "the lowest predicted time, and no other interval reaches it".to_string(),
-        (_, 1) => "the lowest predicted time; the interval of one other node reaches it, so that may be as fast"
-            .to_string(),
+        (_, 1) => {
+            "the lowest predicted time; the interval of one other node reaches it, so that may be as fast"
+                .to_string()
+        }
         (_, close) => format!(
-            "the lowest predicted time; the intervals of {close} others reach it, so one of them may be as fast"
+            "the lowest predicted time; the intervals of {close} other nodes reach it, so one of them may be as fast"
         ),
     };
     put_before(&mut first.because, compared);

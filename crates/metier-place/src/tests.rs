@@ -141,8 +141,8 @@ fn where_nothing_fits_it_says_so_for_each_node() {
     assert_eq!((found.status, found.objective, found.gap_ratio), ("infeasible", None, None));
     assert_eq!(found.unplaced[0].because, "none of 1 nodes can take it (a: it is amd64; want arm64)");
     assert!(found.assignments.is_empty());
-    let wanted = PlacementDemand { labels: [("zone".to_string(), "x".to_string())].into(), ..demand() };
-    let found = place(&cluster(vec![node("a")]), &wanted, &answers(&[("a", 5.0)]));
+    let zoned = PlacementDemand { labels: [("zone".to_string(), "x".to_string())].into(), ..demand() };
+    let found = place(&cluster(vec![node("a")]), &zoned, &answers(&[("a", 5.0)]));
     assert!(found.unplaced[0].because.contains("zone=x"));
     let none = place(&cluster(vec![]), &demand(), &answers(&[]));
     assert_eq!(none.unplaced[0].because, "the cluster has no nodes");

@@ -148,7 +148,7 @@ fn model(
             })
             .collect();
         let measured = at(&test, &watts);
-        let mae = measured.iter().zip(&predicted).map(|(is, said)| (is - said).abs()).sum::<f64>()
+        let mae = measured.iter().zip(&predicted).map(|(is, estimate)| (is - estimate).abs()).sum::<f64>()
             / test.len() as f64;
         // Relative errors only for rows above one watt.
         let mape = PredictionScore::compute(&measured, &predicted, 1.0).and_then(|score| score.mape);
@@ -226,13 +226,13 @@ fn student(
     let mut table = TrainingTable::new(asked);
     let mut weights = Vec::new();
     for (at, (row, weight)) in rows.iter().enumerate() {
-        let said = teacher.predict(row).unwrap()[0].1.value;
+        let taught = teacher.predict(row).unwrap()[0].1.value;
         let mut all = row.clone();
-        for (at, one) in row.iter().enumerate() {
-            all.extend(row[at + 1..].iter().map(|other| if *other == 0.0 { 0.0 } else { one / other }));
+        for (at, value) in row.iter().enumerate() {
+            all.extend(row[at + 1..].iter().map(|other| if *other == 0.0 { 0.0 } else { value / other }));
         }
-        table.push_row(&all, said, at as u64).unwrap();
-        weights.push(weight * 100.0 / said.max(1.0));
+        table.push_row(&all, taught, at as u64).unwrap();
+        weights.push(weight * 100.0 / taught.max(1.0));
     }
     let settings = Settings {
         loss: LossFunction::Absolute,

@@ -13,7 +13,8 @@ pub struct NonnegativeFit {
 
 const MAX_DESCENT_ROUNDS: usize = 20_000;
 
-/// Fits `target ≈ bias + Σ weight·column`; the columns are as long as the target. Without `with_bias` the bias is 0.
+/// Fits `target ≈ bias + Σ weight·column`; the columns are as long as the target. Without
+/// `with_bias` the bias is 0.
 pub fn fit(columns: &[&[f64]], target: &[f64], with_bias: bool) -> NonnegativeFit {
     let scale: Vec<f64> = columns
         .iter()

@@ -147,7 +147,10 @@ fn formula(
                 return wrong("Metier_Trees.names", why);
             }
             Err(None) => {
-                return wrong("Metier_Trees.trees", "are too large, or use features missing in names".to_string());
+                return wrong(
+                    "Metier_Trees.trees",
+                    "are too large, or use features missing in names".to_string(),
+                );
             }
         }
     } else if let Some(curve) = &all.curve {

@@ -205,8 +205,11 @@ impl PipelineCatalog {
             let PipelineLocation::Address(download) = place else { continue };
             let fetched = download.fetch().map(drop).map_err(|error| error.to_string());
             if let Err(why) = &fetched {
-                let stays =
-                    if download.downloaded_file().is_some() { "; the earlier version stays in use" } else { "" };
+                let stays = if download.downloaded_file().is_some() {
+                    "; the earlier version stays in use"
+                } else {
+                    ""
+                };
                 warnings.push(format!("{why}{stays}"));
             }
             self.fetched.lock_unpoisoned().insert(download.display_address(), fetched);
@@ -240,7 +243,11 @@ impl PipelineCatalog {
     fn check(&self, upload: &PredictorUpload) -> Result<(), Error> {
         let wrong = |field, got: String, want: String| Err(Error::Word { field, got, want });
         if upload.pipeline == self.defaults.pipeline.name {
-            return wrong("pipeline", upload.pipeline.clone(), "a name other than the shipped pipeline's".into());
+            return wrong(
+                "pipeline",
+                upload.pipeline.clone(),
+                "a name other than the shipped pipeline's".into(),
+            );
         }
         let registry = self.registry();
         let index = registry.named(&upload.pipeline).and_then(|pipeline| pipeline.index.as_ref());

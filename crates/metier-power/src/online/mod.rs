@@ -230,7 +230,9 @@ fn learn_source(
         }
         verdict.because = match incumbent {
             Some(running) => format!("{candidate:.3} W against {running:.3} W on {groups} fresh rows"),
-            None => format!("{candidate:.3} W on {groups} fresh rows; no running predictor could be evaluated"),
+            None => {
+                format!("{candidate:.3} W on {groups} fresh rows; no running predictor could be evaluated")
+            }
         };
         verdict.decision = best.compared.decide(PromotionMargin::Demand(settings.margin));
         if is_due {

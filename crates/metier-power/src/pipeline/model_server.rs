@@ -138,7 +138,9 @@ pub fn download_initial(address: &str, purpose: PredictorPurpose, folder: &Path)
     let single = SinglePredictor::read(&bytes, &stem).map_err(|error| failed(error.to_string()))?;
     match single.store_in(folder, purpose)? {
         true => Ok(single.name()),
-        false => Err(failed("is a pickle that only its creator can load; want a predictor with weights".to_string())),
+        false => Err(failed(
+            "is a pickle that only its creator can load; want a predictor with weights".to_string(),
+        )),
     }
 }
 

@@ -38,7 +38,8 @@ pub fn time(field: &'static str, text: &str) -> Result<UtcTimestamp, Error> {
 }
 
 impl BenchmarkTimes {
-    /// Reads a file with `startTimeUTC` and `endTimeUTC`, or one of the CPE operator (`status.results[].scenarioID`, `.repetitions[].pod`, `.pushedTime`).
+    /// Reads a file with `startTimeUTC` and `endTimeUTC`, or one of the CPE operator
+    /// (`status.results[].scenarioID`, `.repetitions[].pod`, `.pushedTime`).
     pub fn read(text: &[u8]) -> Result<Self, Error> {
         let file: Value =
             serde_json::from_slice(text).map_err(|error| Error::table(format!("benchmark: {error}")))?;

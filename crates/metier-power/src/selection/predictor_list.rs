@@ -28,8 +28,8 @@ pub struct PredictorFilter {
 impl PredictorFilter {
     /// Whether a predictor passes the filter.
     pub fn fits(&self, pipeline: &PredictorPipeline, model: &PipelineModel) -> bool {
-        fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, is: &T) -> bool {
-            wanted.is_none_or(|wanted| wanted == is)
+        fn is<T: PartialEq + ?Sized>(filter: Option<&T>, is: &T) -> bool {
+            filter.is_none_or(|filter| filter == is)
         }
         is(self.pipeline.as_deref(), pipeline.name.as_str())
             && is(self.source.as_ref(), &model.source)

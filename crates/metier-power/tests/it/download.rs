@@ -33,9 +33,9 @@ struct Server {
 fn server() -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let ((say, told), (tell, heard)) = (channel::<Say>(), channel());
+    let ((say, answers), (tell, heard)) = (channel::<Say>(), channel());
     std::thread::spawn(move || {
-        for say in told {
+        for say in answers {
             let (mut stream, _) = listener.accept().unwrap();
             let mut head = Vec::new();
             let mut byte = [0u8; 1];
@@ -193,7 +193,7 @@ fn two_who_fetch_at_once_do_not_write_into_each_others_file() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (whole, torn) = (pipeline(1.25), vec![0u8; 100]);
-    let ((begun, has_begun), (go, told)) = (channel(), channel::<()>());
+    let ((begun, has_begun), (go, may_finish)) = (channel(), channel::<()>());
     let bytes = whole.clone();
     std::thread::spawn(move || {
         let answer = |stream: &mut std::net::TcpStream| {
@@ -208,7 +208,7 @@ fn two_who_fetch_at_once_do_not_write_into_each_others_file() {
         let (mut second, _) = listener.accept().unwrap();
         answer(&mut second);
         second.write_all(&bytes).unwrap();
-        told.recv().unwrap();
+        may_finish.recv().unwrap();
         first.write_all(&torn).unwrap();
     });
     let download = PipelineDownload::new(&format!("http://{address}/std.zip"), folder.path()).unwrap();

@@ -45,13 +45,13 @@ fn assert_same(got: &FeatureFrame, want: &FeatureFrame, what: &str) {
     };
     assert_eq!(names(got), names(want), "{what}");
     for name in want.names() {
-        let (mine, wanted) = (got.column(name).unwrap(), want.column(name).unwrap());
+        let (mine, expected) = (got.column(name).unwrap(), want.column(name).unwrap());
         for (key, row) in &theirs {
             assert!(
-                close(mine[ours[key]], wanted[*row]),
+                close(mine[ours[key]], expected[*row]),
                 "{what} {name} {key:?}: {} and not {}",
                 mine[ours[key]],
-                wanted[*row]
+                expected[*row]
             );
         }
     }

@@ -186,8 +186,10 @@ impl LatencyPredictor {
             let mut source =
                 format!("learned from {} timed graphs on {}", learned_predictor.file.law.rows, passport.name);
             if !answer.in_range {
-                source
-                    .push_str(&format!("; {:.0} % of the time is within the training range", 100.0 * answer.inside));
+                source.push_str(&format!(
+                    "; {:.0} % of the time is within the training range",
+                    100.0 * answer.inside
+                ));
                 if !answer.unseen.is_empty() {
                     let few: Vec<&str> = answer.unseen.iter().take(4).map(String::as_str).collect();
                     source.push_str(&format!(", never seen: {}", few.join(", ")));

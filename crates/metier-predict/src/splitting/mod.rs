@@ -213,7 +213,7 @@ impl SplitQuestion<'_> {
         let devices = self.devices.len() as f64;
         let most = (MAX_SEARCH_STEPS * 8.0 / (devices.exp2() * devices * devices)).sqrt() as usize;
         if places.len() > most {
-            notes.push(format!("of {} places the {most} over which least flows were searched", places.len()));
+            notes.push(format!("of {} cuts the {most} with the least data were searched", places.len()));
             places.sort_by_key(|place| (crossing[*place], *place));
             places.truncate(most);
             places.sort_unstable();
