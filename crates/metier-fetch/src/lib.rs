@@ -1,8 +1,9 @@
-//! HTTP within bounds, for every crate that fetches something.
+//! Bounded HTTP downloads for all crates.
 //!
-//! reqwest does the protocol. Here is what must be the same everywhere: one provider of cryptography, no redirection
-//! from https to http, bodies that are bounded while they are read whatever their header says, and reasons of failures
-//! without the address, which may hold secrets. Files, resuming and retries are the caller's.
+//! reqwest implements the protocol. This crate adds the common policy: one cryptography provider,
+//! no redirect from https to http, a byte limit on bodies whatever their `Content-Length`, and
+//! error reasons without the address, which may contain secrets. Files, resuming and retries are
+//! left to the caller.
 
 use std::io;
 
@@ -11,9 +12,9 @@ use reqwest::{ClientBuilder, Error, Response};
 
 const MAX_REDIRECTS: usize = 10;
 
-/// A client without bounds of time yet; redirections never lead from https to http.
+/// A client builder without timeouts; redirects never lead from https to http.
 pub fn client_builder() -> ClientBuilder {
-    // Once for the process; an earlier provider is as good.
+    // Installed once per process; an earlier provider works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let no_downgrade = Policy::custom(|attempt| {
         let was_safe = attempt.previous().last().is_some_and(|url| url.scheme() == "https");
@@ -30,19 +31,19 @@ pub fn client_builder() -> ClientBuilder {
         .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")))
 }
 
-/// Why a body did not arrive whole.
+/// Reason why a body was not read completely.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    #[error("it has more than {max} bytes, which is the most that is taken")]
+    #[error("it has more than {max} bytes, the limit")]
     TooLarge { max: u64 },
     #[error("it broke off after {received} bytes: {reason}")]
     Broken { received: u64, reason: String },
-    /// What the sink said.
+    /// The sink returned an error.
     #[error(transparent)]
     Sink(#[from] io::Error),
 }
 
-/// Gives the pieces of a body to `sink`, `max` bytes at most; gives their sum.
+/// Passes at most `max` bytes of a body to `sink` in chunks; returns their total.
 pub async fn copy_body(
     mut response: Response,
     max: u64,
@@ -67,7 +68,7 @@ pub async fn copy_body(
     }
 }
 
-/// A body of `max` bytes at most.
+/// Reads a body of at most `max` bytes.
 pub async fn read_body(response: Response, max: u64) -> Result<Vec<u8>, BodyError> {
     let mut body = Vec::new();
     copy_body(response, max, |piece| {
@@ -78,7 +79,7 @@ pub async fn read_body(response: Response, max: u64) -> Result<Vec<u8>, BodyErro
     Ok(body)
 }
 
-/// The beginning of a body, as far as it arrives: for the words of a refusal.
+/// Reads the beginning of a body as far as it arrives, to quote a refusal.
 pub async fn read_beginning(mut response: Response, max: usize) -> Vec<u8> {
     let mut beginning = Vec::new();
     while let Ok(Some(piece)) = response.chunk().await {
@@ -90,7 +91,7 @@ pub async fn read_beginning(mut response: Response, max: usize) -> Vec<u8> {
     beginning
 }
 
-/// The innermost cause of a failure, without the address: that may hold secrets.
+/// Innermost cause of an error, without the address, which may contain secrets.
 pub fn failure_reason(error: &Error) -> String {
     if error.is_timeout() {
         return "no answer in time".to_string();
@@ -110,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server sends that then closes the connection.
+    /// Runs a server that sends these bytes and then closes the connection.
     fn answer_of<T>(sent: &'static str, read: impl AsyncFnOnce(Response) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

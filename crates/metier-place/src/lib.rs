@@ -1,8 +1,8 @@
-//! Ranks the nodes of a cluster for one workload, and explains each.
+//! Ranks the nodes of a cluster for one workload, with a reason for each.
 //!
-//! [`node`] holds what is known of nodes, [`rank`] decides which of them can take a workload and
-//! orders them, and [`placement`] is the answer as `metier.placement/1`. What a node would do with
-//! the workload is a closure's business: this crate does no input or output and predicts nothing.
+//! [`node`] has the facts about nodes, [`rank`] filters and orders them, and [`placement`] is the
+//! answer as `metier.placement/1`. The caller passes the cost prediction as a closure: this crate
+//! does no I/O and predicts nothing.
 
 pub mod node;
 pub mod placement;

@@ -1,7 +1,7 @@
-//! What is known of a cluster's nodes: what Kubernetes says and what Prometheus says, side by side.
+//! Facts about a cluster's nodes, from Kubernetes and from Prometheus.
 //!
-//! Both sides are optional, in a node and in the whole inventory. Nothing that a side does not say
-//! is filled in.
+//! Both sources are optional, for a node and for the whole inventory. Missing facts are not
+//! guessed.
 
 use std::collections::BTreeMap;
 
@@ -9,94 +9,94 @@ use metier_types::{Bytes, Ratio, Seconds};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The label that holds the name by which pods are sent to a node.
+/// The label with the name that selects a node for pods.
 const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
-/// A value, and how long before the snapshot it was taken.
+/// A value with its age at the time of the snapshot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AgedValue<T> {
     pub value: T,
-    /// How old it was.
+    /// Age of the value.
     pub age: Seconds,
 }
 
-/// What is not known of a node, and why.
+/// A fact missing for a node, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Lack")]
 pub struct MissingFact {
     /// `device`, `cpu`, `disk`, `memory`.
     pub what: &'static str,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// A node as Kubernetes describes it.
+/// A node as Kubernetes reports it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KubernetesNode {
     pub name: String,
-    /// As Kubernetes calls it: `amd64`, `arm64`.
+    /// Architecture in Kubernetes' terms: `amd64`, `arm64`.
     pub architecture: String,
-    /// `linux`, `windows`.
+    /// Operating system: `linux`, `windows`.
     pub system: String,
     pub labels: BTreeMap<String, String>,
-    /// The boot of its machine.
+    /// Boot id of the machine.
     pub boot: String,
-    /// Cores that pods may request, all together.
+    /// Allocatable cores.
     pub cores: Option<f64>,
-    /// Memory that pods may request, all together.
+    /// Allocatable memory.
     pub memory: Option<Bytes>,
-    /// Cores that no pod has requested.
+    /// Allocatable cores without requests.
     pub free_cores: Option<f64>,
-    /// Memory that no pod has requested.
+    /// Allocatable memory without requests.
     pub free_memory: Option<Bytes>,
-    /// Why nothing can be put there now.
+    /// Reason why the node accepts no pods now.
     pub obstacle: Option<String>,
 }
 
 /// A node as Prometheus' series describe it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PrometheusNode {
-    /// What the cluster calls it.
+    /// Name in the cluster.
     pub name: String,
-    /// What sort of machine it says it is: `Computer` or `VM`.
+    /// Machine class as exported: `Computer` or `VM`.
     pub class: Option<String>,
-    /// The identifier that it shows; not always its own (char_agent shows the same on each).
+    /// Exported identifier; not always unique (char_agent exports the same on each node).
     pub uuid: Option<String>,
-    /// The model of the device.
+    /// Model of the device.
     pub model: Option<String>,
     pub brand: Option<String>,
-    /// The instruction set, as the node says it.
+    /// Instruction set as exported.
     pub architecture: Option<String>,
     pub cores: Option<u32>,
     pub memory: Option<Bytes>,
-    /// Share of all cores' time that is used.
+    /// Used share of all cores' time.
     pub cpu_busy: Option<AgedValue<Ratio>>,
-    /// Share of the root file system that is used.
+    /// Used share of the root file system.
     pub disk_used: Option<AgedValue<Ratio>>,
-    /// Memory that a new program could have.
+    /// Memory available to a new program.
     pub memory_available: Option<AgedValue<Bytes>>,
-    /// What is not known of it.
+    /// Missing facts.
     pub missing: Vec<MissingFact>,
 }
 
 impl PrometheusNode {
-    /// Why something is not known, if it is not.
+    /// Reason why a fact is missing; `None` if it is known.
     pub fn why_missing(&self, what: &str) -> Option<&str> {
         self.missing.iter().find(|missing| missing.what == what).map(|missing| missing.why.as_str())
     }
 }
 
-/// A node with everything that is known of it.
+/// A node with its facts from both sources.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NodeFacts {
-    /// Kubernetes' name where Kubernetes knows the node, else that of its series.
+    /// Kubernetes' name of the node, else the name in its series.
     pub name: String,
     pub kubernetes: Option<KubernetesNode>,
     pub prometheus: Option<PrometheusNode>,
 }
 
 impl NodeFacts {
-    /// The name by which pods are sent there.
+    /// The hostname label that pods select the node by.
     pub fn hostname(&self) -> Option<&str> {
         self.label(HOSTNAME_LABEL)
     }
@@ -105,7 +105,7 @@ impl NodeFacts {
         self.kubernetes.as_ref()?.labels.get(key).map(String::as_str)
     }
 
-    /// Its architecture in Kubernetes' words, where either side says it.
+    /// Architecture in Kubernetes' terms, from either source.
     pub fn architecture(&self) -> Option<&str> {
         let by_kubernetes = self.kubernetes.as_ref().map(|node| node.architecture.as_str());
         if let Some(known) = by_kubernetes.filter(|name| !name.is_empty()) {
@@ -120,37 +120,37 @@ impl NodeFacts {
         })
     }
 
-    /// Processors of the machine; of those that pods may request where no series counts them.
+    /// Processors of the machine; allocatable cores if no series counts them.
     pub fn cores(&self) -> Option<u32> {
         let allocatable = || Some(self.kubernetes.as_ref()?.cores?.ceil().clamp(1.0, 4096.0) as u32);
         self.prometheus.as_ref().and_then(|node| node.cores).or_else(allocatable)
     }
 
-    /// The share of its processors that is in use now.
+    /// Used share of the processors.
     pub fn cpu_busy(&self) -> Option<Ratio> {
         Some(self.prometheus.as_ref()?.cpu_busy?.value)
     }
 
-    /// Memory that a new program could have now.
+    /// Memory available to a new program.
     pub fn memory_available(&self) -> Option<Bytes> {
         Some(self.prometheus.as_ref()?.memory_available?.value)
     }
 
-    /// Memory that no pod has requested.
+    /// Allocatable memory without requests.
     pub fn free_memory(&self) -> Option<Bytes> {
         self.kubernetes.as_ref()?.free_memory
     }
 }
 
-/// All nodes, and which sources they come from.
+/// All nodes, and the sources that answered.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NodeInventory {
-    /// By name.
+    /// Nodes by name.
     pub nodes: Vec<NodeFacts>,
-    /// Whether Kubernetes answered; a node that it does not know cannot be used then.
+    /// Whether Kubernetes answered. If so, nodes unknown to it are excluded.
     pub has_kubernetes: bool,
-    /// Whether Prometheus answered; a node whose load it does not know cannot be judged then.
+    /// Whether Prometheus answered. If so, nodes with unknown load are excluded.
     pub has_prometheus: bool,
-    /// What could not be looked at, and so is not in the figures.
+    /// Notes about data that could not be read and is missing from the figures.
     pub notes: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! The answer: `metier.placement/1`, every node with its prediction or the reason why there is
-//! none.
+//! The placement answer `metier.placement/1`: every node with its prediction or the reason why it
+//! has none.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,28 +11,28 @@ use serde::Serialize;
 use crate::node::{NodeFacts, NodeInventory};
 use crate::rank::{NodeCost, PlacementDemand, RankedNode, rank};
 
-/// Most reasons that are joined where nothing can be placed.
+/// Largest number of reasons joined if no node qualifies.
 const MAX_REASONS: usize = 5;
-/// Most nodes that only Prometheus knows, that are named.
+/// Largest number of Prometheus-only nodes listed by name.
 const MAX_NAMED_NODES: usize = 8;
 
-/// The passport by which a node is judged.
+/// The passport used for a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResolvedPassport {
     pub passport: Arc<Passport>,
-    /// Whether nothing is known of the node but its cores and instruction set.
+    /// Whether only the node's cores and instruction set are known.
     pub is_generic: bool,
 }
 
-/// What a node would do with a graph.
+/// Predicted cost of a graph on a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlacementEstimate {
     /// Seconds of one inference.
     pub latency: Prediction,
     pub memory: Prediction,
-    /// Threads that both are for.
+    /// Threads assumed by both predictions.
     pub threads: u32,
-    /// Where this comes from.
+    /// Passport used for the predictions.
     pub source: ResolvedPassport,
 }
 
@@ -46,115 +46,115 @@ impl NodeCost for PlacementEstimate {
     }
 }
 
-/// What became of a node.
+/// Result for a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementStanding {
-    /// It was chosen.
+    /// The selected node.
     Chosen,
-    /// It could take it, and others are faster.
+    /// The node qualifies, but others are faster.
     Possible,
-    /// It cannot, or it is not known what it would do.
+    /// The node does not qualify, or its cost is unknown.
     LeftOut,
 }
 
-/// A node that was looked at.
+/// A candidate node.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PlacementCandidate {
-    /// Its name.
+    /// Name of the node.
     pub device: String,
-    /// What became of it.
+    /// Result for the node.
     pub status: PlacementStanding,
-    /// Why.
+    /// Reason for the result.
     pub because: String,
-    /// Seconds of one inference there.
+    /// Predicted seconds of one inference.
     pub prediction: Option<Prediction>,
-    /// Bytes of memory there.
+    /// Predicted memory in bytes.
     pub memory: Option<Prediction>,
-    /// Threads that both are for.
+    /// Threads assumed by both predictions.
     pub threads: Option<u32>,
-    /// The passport that this comes from.
+    /// Passport used for the predictions.
     pub passport: Option<PassportUse>,
-    /// Its architecture.
+    /// Architecture.
     pub architecture: String,
-    /// Cores that nobody has asked for.
+    /// Cores without requests.
     pub free_cores: Option<f64>,
-    /// Memory that nobody has asked for.
+    /// Memory without requests.
     pub free_memory_bytes: Option<Bytes>,
-    /// The name by which pods are sent there.
+    /// The hostname label that pods select the node by.
     #[serde(skip)]
     pub hostname: Option<String>,
 }
 
-/// A workload on a device.
+/// Assignment of a workload to a device.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WorkloadAssignment {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: String,
-    /// Which device.
+    /// Name of the device.
     pub device: String,
-    /// How many of it.
+    /// Number of replicas.
     pub replicas: u32,
-    /// Seconds of one inference there.
+    /// Predicted seconds of one inference.
     pub prediction: Prediction,
-    /// Bytes of memory there.
+    /// Predicted memory in bytes.
     pub memory: Prediction,
 }
 
-/// A workload that has no device.
+/// A workload without a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Unplaced")]
 pub struct UnplacedWorkload {
-    /// Which workload.
+    /// Name of the workload.
     pub workload: String,
-    /// Why.
+    /// Reason.
     pub because: String,
 }
 
-/// What was written to the cluster.
+/// Change made in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Applied")]
 pub struct AppliedDeployment {
-    /// The namespace.
+    /// Namespace of the Deployment.
     pub namespace: String,
-    /// The Deployment's name.
+    /// Name of the Deployment.
     pub name: String,
     /// `created`, `replaced`, `restored` or `removed`.
     pub action: &'static str,
-    /// Whether all of it is available.
+    /// Whether all replicas are available.
     pub is_available: bool,
-    /// Why it is not.
+    /// Reason why replicas are unavailable.
     pub because: Option<String>,
 }
 
-/// Where it goes.
+/// Result of a placement.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Placement {
     /// `metier.placement/1`.
     pub schema: &'static str,
-    /// `optimal`: all candidates were compared; `infeasible`: none can take it.
+    /// `optimal`: all candidates were compared; `infeasible`: no node qualifies.
     pub status: &'static str,
-    /// The predicted time of the chosen one, in seconds.
+    /// Predicted seconds of one inference on the selected node.
     pub objective: Option<f64>,
-    /// No choice is better than this, as far as the predictor knows.
+    /// Lower bound of the objective over all choices, according to the predictor.
     pub bound: Option<f64>,
-    /// How far the objective may be from the best.
+    /// Relative gap between objective and bound.
     pub gap_ratio: Option<f64>,
-    /// How long choosing took.
+    /// Duration of the placement in seconds.
     pub seconds: f64,
-    /// What goes where.
+    /// Assigned workloads.
     pub assignments: Vec<WorkloadAssignment>,
-    /// What goes nowhere.
+    /// Workloads without a device.
     pub unplaced: Vec<UnplacedWorkload>,
-    /// Every node: those that can take it by time, then the others by name.
+    /// All nodes: those that qualify by predicted time, then the others by name.
     pub candidates: Vec<PlacementCandidate>,
-    /// What could not be looked at.
+    /// Notes about data that could not be read.
     pub notes: Vec<String>,
-    /// What was written, where something was.
+    /// Change made in the cluster, if any.
     pub applied: Option<AppliedDeployment>,
 }
 
-/// Ranks the nodes and chooses the first.
+/// Ranks the nodes and selects the first.
 pub fn place(
     inventory: &NodeInventory,
     demand: &PlacementDemand,
@@ -166,7 +166,7 @@ pub fn place(
 }
 
 impl Placement {
-    /// The answer that a ranking gives. Nodes that only Prometheus knows are named in the notes.
+    /// Builds the answer from a ranking. Nodes known only to Prometheus are listed in the notes.
     pub fn new(
         inventory: &NodeInventory,
         demand: &PlacementDemand,
@@ -243,8 +243,8 @@ fn candidate(ranked_node: &RankedNode<'_, PlacementEstimate>) -> PlacementCandid
     }
 }
 
-/// Says of each that can take it how it compares; the first is chosen. What was said of it before
-/// stays behind that.
+/// Adds to each qualifying node how it compares with the others; the first is selected. The earlier
+/// reason follows after that.
 fn explain_ranking(able: &mut [PlacementCandidate]) {
     let of = |candidate: &PlacementCandidate| {
         candidate.prediction.as_ref().map_or((f64::INFINITY, f64::INFINITY), |prediction| {
@@ -259,10 +259,12 @@ fn explain_ranking(able: &mut [PlacementCandidate]) {
     let compared = match (rest.len(), close) {
         (0, _) => "the only node that can take it".to_string(),
         (_, 0) => "the lowest predicted time, and no other interval reaches it".to_string(),
-        (_, 1) => "the lowest predicted time; the interval of one other reaches it, which may be as fast"
-            .to_string(),
+        (_, 1) => {
+            "the lowest predicted time; the interval of one other node reaches it, so that may be as fast"
+                .to_string()
+        }
         (_, close) => format!(
-            "the lowest predicted time; the intervals of {close} others reach it, so one of them may be as fast"
+            "the lowest predicted time; the intervals of {close} other nodes reach it, so one of them may be as fast"
         ),
     };
     put_before(&mut first.because, compared);
@@ -271,7 +273,7 @@ fn explain_ranking(able: &mut [PlacementCandidate]) {
             best if best > 0.0 && *value > best => {
                 format!("{:.2} times as long as on {}", value / best, first.device)
             }
-            _ => format!("the same time as on {}, which comes first by name", first.device),
+            _ => format!("the same time as on {}, which is first by name", first.device),
         };
         put_before(&mut placement_candidate.because, compared);
     }
@@ -281,7 +283,7 @@ fn put_before(because: &mut String, first: String) {
     *because = if because.is_empty() { first } else { format!("{first}; {because}") };
 }
 
-/// Why none of the nodes can take it.
+/// Reason why no node qualifies.
 fn infeasible_reason(others: &[PlacementCandidate]) -> String {
     let why: Vec<String> = others
         .iter()

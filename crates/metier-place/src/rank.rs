@@ -1,10 +1,10 @@
-//! The one ranking: which nodes can take a workload, fastest first.
+//! The ranking: the nodes that qualify for a workload, fastest first.
 //!
-//! A node cannot take it where Kubernetes refuses it, where too few cores are free, where its load
-//! is not known although Prometheus answered, where nothing can be predicted, or where memory is
-//! short. Memory is short where the upper end of the prediction, for all replicas, exceeds what no
-//! pod has requested or what is available now; a figure that is not known excludes nothing. Equal
-//! times are ordered by name, so that the same question has the same answer.
+//! A node is excluded if Kubernetes refuses pods there, too few cores are free, its load is unknown
+//! although Prometheus answered, its cost cannot be predicted, or its memory is short. Memory is
+//! short if the upper end of the predicted interval, for all replicas, exceeds the unrequested or
+//! the available memory. An unknown figure excludes nothing. Equal times are ordered by name, so
+//! that results are reproducible.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use metier_types::Bytes;
 
 use crate::node::{KubernetesNode, NodeFacts, NodeInventory};
 
-/// Requests are whole mebibytes.
+/// Memory requests are whole mebibytes.
 const MEBIBYTE: u64 = 1 << 20;
 
-/// What is to be placed.
+/// The workload to be placed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlacementDemand {
     pub workload: String,
-    /// Cores that each replica requests; what is predicted may be for more threads.
+    /// Cores requested by each replica; the prediction may assume more threads.
     pub threads: u32,
-    /// How many replicas, all on one node.
+    /// Number of replicas, all on one node.
     pub replicas: u32,
-    /// The architecture that its image is built for, in Kubernetes' words, where only one will do.
+    /// Required architecture of the image in Kubernetes' terms; `None` for any.
     pub architecture: Option<String>,
     /// Labels that the node must have.
     pub labels: BTreeMap<String, String>,
 }
 
 impl PlacementDemand {
-    /// One replica that requests one core, on whatever node.
+    /// A demand of one replica with one core on any node.
     pub fn single(workload: impl Into<String>) -> Self {
         Self {
             workload: workload.into(),
@@ -42,28 +42,28 @@ impl PlacementDemand {
     }
 }
 
-/// What the ranking reads of a prediction for a node.
+/// Predicted cost of a node, as the ranking uses it.
 pub trait NodeCost {
     /// Seconds of one inference.
     fn seconds(&self) -> f64;
-    /// Upper end of the memory that one replica needs, in bytes, where it is predicted.
+    /// Upper end of one replica's predicted memory in bytes, if known.
     fn memory_high(&self) -> Option<f64>;
 }
 
-/// A node, and what became of it.
+/// A node with its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankedNode<'a, C> {
     pub node: &'a NodeFacts,
-    /// What was predicted there. It is kept where memory is short, and there only beside an
-    /// obstacle.
+    /// Predicted cost. For excluded nodes it is present only if memory is short, then together with
+    /// `obstacle`.
     pub cost: Option<C>,
-    /// Why it is left out.
+    /// Reason for the exclusion.
     pub obstacle: Option<String>,
-    /// Whether memory is predicted and neither figure of the node's is known to compare it with.
+    /// Whether memory is predicted but the node has no figure to compare it with.
     pub is_memory_unknown: bool,
 }
 
-/// All nodes: those that can take the workload by predicted time, then the others by name.
+/// All nodes: those that qualify by predicted time, then the others by name.
 pub fn rank<'a, C: NodeCost>(
     inventory: &'a NodeInventory,
     demand: &PlacementDemand,
@@ -100,7 +100,7 @@ pub fn rank<'a, C: NodeCost>(
     ranking
 }
 
-/// Why a node does not come into question, whatever is predicted.
+/// Reason to exclude a node before any prediction.
 fn exclusion_reason(inventory: &NodeInventory, node: &NodeFacts, demand: &PlacementDemand) -> Option<String> {
     let kubernetes = match &node.kubernetes {
         None if inventory.has_kubernetes => return Some("the cluster has no node of this name".to_string()),
@@ -158,7 +158,7 @@ fn short_memory(node: &NodeFacts, demand: &PlacementDemand, cost: &impl NodeCost
     of(node.free_memory(), "free").or_else(|| of(node.memory_available(), "available now"))
 }
 
-/// What is requested so that it fits also where the prediction is as low as its interval allows.
+/// Memory request that is sufficient at the upper end of the prediction.
 pub fn requested_memory(high: f64) -> Bytes {
     let bytes = high.clamp(1.0, 1e18) as u64;
     Bytes(bytes.div_ceil(MEBIBYTE) * MEBIBYTE)

@@ -1,4 +1,4 @@
-//! The rules of the ranking, and what the answer says.
+//! Tests of the ranking rules and of the answer's text.
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,7 +19,7 @@ static PASSPORT: LazyLock<Arc<Passport>> = LazyLock::new(|| {
     Arc::new(serde_json::from_value(written).unwrap())
 });
 
-/// A node of Kubernetes with 1 GiB and 2 of 4 cores free, changed.
+/// A Kubernetes node with 1 GiB and 2 of 4 cores free, modified by `change`.
 fn node_with(name: &str, change: impl FnOnce(&mut KubernetesNode)) -> NodeFacts {
     let mut kubernetes = KubernetesNode {
         name: name.into(),
@@ -39,7 +39,7 @@ fn node(name: &str) -> NodeFacts {
     node_with(name, |_| {})
 }
 
-/// What Prometheus shows of a node that is half busy.
+/// Prometheus facts of a node with half its cores busy.
 fn shown(name: &str, available: Option<u64>) -> PrometheusNode {
     let age = Seconds(1.0);
     PrometheusNode {
@@ -63,7 +63,7 @@ fn prediction(value: f64, unit: &str) -> Prediction {
     Prediction::new(value, unit, interval, ContentDigest::from_bytes([1; 32]), true, "x").unwrap()
 }
 
-/// Times by name of node, in milliseconds; memory of 100 MB, at most 200 MB.
+/// Predictions by node name: times in milliseconds, memory of 100 MB, at most 200 MB.
 fn answers<'a>(times: &'a [(&'a str, f64)]) -> impl Fn(&NodeFacts) -> Result<PlacementEstimate, String> + 'a {
     move |node| {
         let (_, time) = times.iter().find(|(name, _)| *name == node.name).ok_or("no passport is known")?;
@@ -141,14 +141,14 @@ fn where_nothing_fits_it_says_so_for_each_node() {
     assert_eq!((found.status, found.objective, found.gap_ratio), ("infeasible", None, None));
     assert_eq!(found.unplaced[0].because, "none of 1 nodes can take it (a: it is amd64; want arm64)");
     assert!(found.assignments.is_empty());
-    let wanted = PlacementDemand { labels: [("zone".to_string(), "x".to_string())].into(), ..demand() };
-    let found = place(&cluster(vec![node("a")]), &wanted, &answers(&[("a", 5.0)]));
+    let zoned = PlacementDemand { labels: [("zone".to_string(), "x".to_string())].into(), ..demand() };
+    let found = place(&cluster(vec![node("a")]), &zoned, &answers(&[("a", 5.0)]));
     assert!(found.unplaced[0].because.contains("zone=x"));
     let none = place(&cluster(vec![]), &demand(), &answers(&[]));
     assert_eq!(none.unplaced[0].because, "the cluster has no nodes");
 }
 
-/// The reason for a node with these figures, in MiB, where 191 MiB may be needed.
+/// The result for a node with these figures in MiB, if up to 191 MiB are needed.
 fn memory_of(free: Option<u64>, available: Option<u64>, replicas: u32) -> (PlacementStanding, String) {
     let mut facts = node_with("a", |node| node.free_memory = free.map(|mebi| Bytes(mebi << 20)));
     facts.prometheus = Some(shown("a", available.map(|mebi| mebi << 20)));
@@ -173,7 +173,7 @@ fn memory_is_short_where_the_upper_end_exceeds_either_figure_that_is_known() {
     assert!(short(Some(190), None, 1).contains("190 MiB are free"));
     assert!(short(Some(4000), Some(190), 1).ends_with("of memory and 190 MiB are available now"));
     assert!(short(None, Some(190), 1).contains("190 MiB are available now"));
-    // Replicas need room together.
+    // The replicas' memory is summed.
     assert!(short(Some(300), Some(4000), 2).starts_with("it may need 382 MiB"));
     assert!(short(Some(4000), Some(300), 2).starts_with("it may need 382 MiB"));
     assert_eq!(memory_of(Some(382), Some(382), 2).0, Chosen);
@@ -201,7 +201,7 @@ fn a_node_without_a_load_is_left_out_where_prometheus_answered() {
     assert_eq!(found.chosen().unwrap().device, "busy");
     assert_eq!(why(&found, "old"), "its load is not known: it was last told 90 s ago, more than 60 s");
     assert!(why(&found, "stranger").starts_with("Prometheus knows no node of this name"));
-    // Where it was not asked, or does not answer, all are judged without.
+    // If Prometheus was not queried or did not answer, load excludes no node.
     let found = place(&cluster(nodes), &demand(), &answers(&times));
     assert_eq!(found.chosen().unwrap().device, "old");
 }
@@ -225,7 +225,7 @@ fn nodes_that_kubernetes_does_not_know_are_named_and_cannot_be_used() {
     assert_eq!((found.status, found.candidates.len(), found.notes.len()), ("infeasible", 0, 9));
     assert_eq!(found.notes[0], "x0: left out, the cluster has no node of this name");
     assert_eq!(found.notes[8], "2 more are left out that the cluster does not have");
-    // Without Kubernetes they are all that is known.
+    // Without Kubernetes, Prometheus is the only source of nodes.
     inventory.has_kubernetes = false;
     assert_eq!(place(&inventory, &demand(), &answers(&times)).chosen().unwrap().device, "x0");
 }

@@ -1,7 +1,8 @@
-//! Errors of every trainer on tables of watts: the numbers behind `bench/power-accuracy/run`.
+//! Errors of every trainer on tables of watts: the data of `bench/power-accuracy/run`.
 //!
-//! `accuracy FILE rows|phases [TRAINER…]` trains on the rows that are not held out and prints, as JSON, each trainer's errors on those that are: every fifth row, or the third,
-//! sixth and ninth of ten stretches of time.
+//! `accuracy FILE rows|phases [TRAINER…]` trains on part of the rows and prints each trainer's
+//! held-out errors as JSON. Held out is every fifth row, or the third, sixth and ninth of ten
+//! blocks of time.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use metier_learn::score::PredictionScore;
@@ -58,7 +59,7 @@ fn main() -> Result<(), Failure> {
         for component in &components {
             let truth = frame.watts(*component).unwrap_or_default();
             let truth: Vec<f64> = test.iter().map(|row| truth[*row]).collect();
-            let mut said = Vec::new();
+            let mut predicted = Vec::new();
             let (mut covered, mut width) = (0usize, 0.0);
             for (row, truth) in test.iter().zip(&truth) {
                 let features: Vec<f64> = columns.iter().map(|column| column[*row]).collect();
@@ -66,11 +67,11 @@ fn main() -> Result<(), Failure> {
                 let Some((_, watts)) = all.iter().find(|(own, _)| own == component) else {
                     return Err("no watts".into());
                 };
-                said.push(watts.value);
+                predicted.push(watts.value);
                 covered += usize::from(watts.low <= *truth && *truth <= watts.high);
                 width += watts.high - watts.low;
             }
-            let Some(score) = PredictionScore::compute(&truth, &said, FLOOR) else {
+            let Some(score) = PredictionScore::compute(&truth, &predicted, FLOOR) else {
                 return Err("no rows held out".into());
             };
             let held_out = trained.held_out.iter().find(|one| one.component == *component);

@@ -1,10 +1,12 @@
-//! Asks an estimator as Kepler's exporter does, as fast as it answers, and says how fast that is. For `bench/power-service`.
+//! Measures the request rate of an estimator with the protocol of Kepler's exporter. For
+//! `bench/power-service`.
 //!
 //! ```text
 //! ask SOCKET ROWS SECONDS CLIENTS OUTPUT_TYPE SOURCE
 //! ```
 //!
-//! One connection a request: one write, one read into 4096 bytes, which must be the whole reply. Prints JSON.
+//! Each request has its own connection: one write, one read into 4096 bytes, which must be the
+//! whole reply. Prints JSON.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for developers")]
 
 use std::io::{Read, Write};

@@ -1,10 +1,13 @@
-//! Makes `src/defaults.json`: what is shipped, learned from published measurements in FOLDER (the data of kepler-model-db, Apache-2.0).
+//! Makes `src/defaults.json`, the shipped predictors, from published measurements in FOLDER (the
+//! data of kepler-model-db, Apache-2.0).
 //!
 //! ```text
-//! cargo run --release -p metier-power --example defaults -- FOLDER > crates/metier-power/src/defaults.json
+//! cargo run --release -p metier-power --example defaults -- FOLDER >
+//! crates/metier-power/src/defaults.json
 //! ```
 //!
-//! Errors are those on every fifth row, which no fit saw; the predictor that is shipped is the one that was scored.
+//! Errors are of every fifth row, which is held out; the shipped predictor is the one that was
+//! evaluated.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "a tool for developers")]
 
 use std::collections::BTreeMap;
@@ -23,11 +26,12 @@ use metier_power::weights::KeplerWeights;
 use metier_types::random::SplitMix64;
 use serde_json::{Value, json};
 
-/// The machine of the tables: stress was put on 4 to 40 threads, and at most 29.2 of them were busy; nothing else of it was published.
+/// Cores of the training machine: stress ran on 4 to 40 threads, and at most 29.2 were busy; no
+/// other specification was published.
 const CORES: u32 = 40;
-/// Rows whose features are at most this share of their largest values, on average, are at rest.
+/// Rows are idle if their features are on average at most this share of the largest values.
 const REST: f64 = 0.03;
-/// Rows near each row that the trees learn from, and how far they are from it at most, as a logarithm.
+/// Synthetic rows near each training row of the trees, and their largest distance as a logarithm.
 const NEAR: usize = 3;
 const JITTER: f64 = 0.08;
 
@@ -87,8 +91,8 @@ fn quantile(values: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// A column of the tables, which are older than the names: `bpf_cpu_time_us` counts milliseconds (at most 29,170 a second on 40 threads), and hits of
-/// the page cache were not counted yet.
+/// A column under its older name: `bpf_cpu_time_us` counts milliseconds (at most 29,170 per second
+/// on 40 threads), and page cache hits were not counted yet.
 fn column(frame: &FeatureFrame, name: &str) -> Vec<f64> {
     let old = if name == "bpf_cpu_time_ms" { "bpf_cpu_time_us" } else { name };
     frame.column(old).map_or_else(|| vec![0.0; frame.len()], <[f64]>::to_vec)
@@ -116,7 +120,7 @@ fn model(
         let mut variables: BTreeMap<&str, Value> =
             features.iter().zip(&scale).map(|(name, scale)| (*name, json!({ "scale": scale }))).collect();
         let all = if !trees || watts.iter().all(|watts| *watts == 0.0) {
-            // Dynamic power goes straight through the origin: what containers take together is what they take one by one.
+            // Dynamic power is a line through the origin, so that container powers add up.
             let of: Vec<Vec<f64>> = columns.iter().map(|column| at(&train, column)).collect();
             let of: Vec<&[f64]> = of.iter().map(Vec::as_slice).collect();
             let fit = nonnegative::fit(&of, &at(&train, &watts), output_type == OutputType::AbsPower);
@@ -144,9 +148,9 @@ fn model(
             })
             .collect();
         let measured = at(&test, &watts);
-        let mae = measured.iter().zip(&predicted).map(|(is, said)| (is - said).abs()).sum::<f64>()
+        let mae = measured.iter().zip(&predicted).map(|(is, estimate)| (is - estimate).abs()).sum::<f64>()
             / test.len() as f64;
-        // In per cent only of rows that are above a watt: below, it says nothing.
+        // Relative errors only for rows above one watt.
         let mape = PredictionScore::compute(&measured, &predicted, 1.0).and_then(|score| score.mape);
         errors.insert(format!("{}_mae", component.name()), round(mae, 2));
         if let Some(mape) = mape {
@@ -169,10 +173,12 @@ fn model(
     })
 }
 
-/// Small trees that say what our trainer's large blend says: quick enough for a hundred rows in a request, and nearly as good.
+/// Distils the large blend of the `auto` trainer into small trees: fast enough for a hundred rows
+/// in a request, and nearly as accurate.
 ///
-/// The blend is learned from the rows that no test sees. The trees learn what it says of those rows, of rows near them, and of rows in which a load began or ended
-/// half-way; each error counts in per cent. They ask the features and ratios of two.
+/// The blend is trained on the training rows. The trees are trained on its predictions for those
+/// rows, for rows near them, and for mixtures of idle and loaded rows; each error counts
+/// relatively. Their inputs are features and ratios of two.
 fn student(
     columns: &[Vec<f64>],
     watts: &[f64],
@@ -220,13 +226,13 @@ fn student(
     let mut table = TrainingTable::new(asked);
     let mut weights = Vec::new();
     for (at, (row, weight)) in rows.iter().enumerate() {
-        let said = teacher.predict(row).unwrap()[0].1.value;
+        let taught = teacher.predict(row).unwrap()[0].1.value;
         let mut all = row.clone();
-        for (at, one) in row.iter().enumerate() {
-            all.extend(row[at + 1..].iter().map(|other| if *other == 0.0 { 0.0 } else { one / other }));
+        for (at, value) in row.iter().enumerate() {
+            all.extend(row[at + 1..].iter().map(|other| if *other == 0.0 { 0.0 } else { value / other }));
         }
-        table.push_row(&all, said, at as u64).unwrap();
-        weights.push(weight * 100.0 / said.max(1.0));
+        table.push_row(&all, taught, at as u64).unwrap();
+        weights.push(weight * 100.0 / taught.max(1.0));
     }
     let settings = Settings {
         loss: LossFunction::Absolute,
@@ -241,7 +247,8 @@ fn student(
     let mut trees = BoostedTrees::fit(&table.with_weights(weights).unwrap(), None, &settings)
         .unwrap()
         .to_single_precision();
-    // Nothing measured lies between no load at all and the least that was seen; there the machine takes what it takes at rest, and not what a stray row says.
+    // No measurements exist between zero load and the smallest measured load; there idle power is
+    // used instead of an extrapolation.
     let main = names.iter().position(|name| *name == "cpu_cycles").unwrap_or(0);
     let least = train.iter().map(|row| columns[main][*row]).fold(f64::INFINITY, f64::min);
     let of_train: Vec<f64> = train.iter().map(|row| watts[*row]).collect();
@@ -253,12 +260,13 @@ fn student(
     trees.to_single_precision()
 }
 
-/// Features and ratios of two.
+/// Number of features and ratios of two.
 fn table_width(features: usize) -> usize {
     features + features * (features - 1) / 2
 }
 
-/// Classes of processors and how far they are off, each published machine held against the median of the others of its class.
+/// Processor classes with their deviation: each published machine compared with the median of the
+/// others of its class.
 fn apart(machines: &[(String, f64, f64)]) -> Value {
     let mut begins = BEGINS;
     begins.sort_by_key(|begins| std::cmp::Reverse(begins.len()));
@@ -278,7 +286,7 @@ fn apart(machines: &[(String, f64, f64)]) -> Value {
     }
     let ends = |factors: &mut Vec<f64>| {
         factors.sort_by(f64::total_cmp);
-        // As for any interval that is to hold for one more: the ranks of n + 1.
+        // Conformal quantiles for one more machine: ranks of n + 1.
         let count = factors.len() as f64 + 1.0;
         let (low, high) = ((count * 0.05).floor() as usize, (count * 0.95).ceil() as usize);
         [round(factors[low - 1], 3), round(factors[high - 1], 3)]
@@ -291,7 +299,7 @@ fn apart(machines: &[(String, f64, f64)]) -> Value {
         "idle": ends(&mut idle), "full": ends(&mut full) })
 }
 
-/// How names of processors of a class begin.
+/// Name prefixes of the processor classes.
 const BEGINS: [&str; 21] = [
     "",
     "amd_epyc",
@@ -316,7 +324,7 @@ const BEGINS: [&str; 21] = [
     "intel_xeon_l5",
 ];
 
-/// Idle and full power a core, by the beginning of the processor's name: medians of the published linear predictors.
+/// Idle and full power per core by name prefix: medians of the published linear predictors.
 fn classes(machines: &[(String, f64, f64)]) -> Vec<Value> {
     let mut classes = Vec::new();
     for begins in BEGINS {
@@ -334,7 +342,7 @@ fn classes(machines: &[(String, f64, f64)]) -> Vec<Value> {
     classes
 }
 
-/// Processor, idle and full power a core of the published machines.
+/// Processor, idle and full power per core of the published machines.
 fn machines(folder: &Path) -> Vec<(String, f64, f64)> {
     let text = fs::read_to_string(folder.join("specpower-0.7.11/node_type_index.json")).unwrap();
     let index = NodeTypeIndex::read(&text).unwrap();

@@ -1,4 +1,5 @@
-//! Extracts every group of every source from a recorded answer of Prometheus and says how long one takes, reading included. For `bench/power-service`.
+//! Extracts every group of every source from a recorded Prometheus response, and prints the time of
+//! one extraction including parsing. For `bench/power-service`.
 //!
 //! ```text
 //! extract FILE TIMES

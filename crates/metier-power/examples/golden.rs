@@ -1,7 +1,9 @@
-//! What this crate says where the original was recorded: the numbers behind `bench/power-golden/run`, which compares them.
+//! Computes metier's results for recorded inputs of the original: the data of
+//! `bench/power-golden/run`, which compares them.
 //!
-//! `golden FOLDER` reads the recorded inputs (never the recorded results) and prints, as JSON, watts of every recorded predictor, row by row (`null` for one that was published as a
-//! pickle only), and the similarity of every recorded pair of node types.
+//! `golden FOLDER` reads the recorded inputs (never the recorded results). It prints as JSON the
+//! watts of every recorded predictor, row by row (`null` for pickles), and the similarity of every
+//! recorded pair of node types.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::path::Path;
@@ -59,7 +61,7 @@ fn watts(folder: &Path, entry: &Value) -> Result<Value, Failure> {
     Ok(Value::Object(out))
 }
 
-/// From XGBoost's file, or from the recorded parameters; `None` for what exists only as a pickle.
+/// The formula from XGBoost's file, or from the recorded parameters; `None` for pickles.
 fn formula(folder: &Path, entry: &Value, component: PowerComponent) -> Result<Option<PowerFormula>, Failure> {
     let name = entry["model"].as_str().and_then(ModelName::read).ok_or("no name")?;
     let features = entry["features"].as_array().ok_or("no features")?;

@@ -1,4 +1,4 @@
-//! Predictors tried on a table whose power is known: what they say, and how wrong that is.
+//! Evaluates predictors on a table with measured power: predictions, errors and interval coverage.
 
 use metier_learn::score::PredictionScore;
 
@@ -9,28 +9,28 @@ use crate::kepler_terms::PowerComponent;
 use crate::pipeline::{PipelineModel, PredictorPipeline};
 use crate::selection::PredictorFilter;
 
-/// Watts below which relative errors mean nothing.
+/// Rows below this many watts are left out of relative errors.
 const RELATIVE_ERROR_FLOOR_WATTS: f64 = 1.0;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComponentAssessment {
     pub component: PowerComponent,
-    /// What the predictor says, row by row.
+    /// Predicted watts, row by row.
     pub predicted: Vec<f64>,
     /// Mean of the absolute errors, in watts.
     pub mae: f64,
-    /// Mean of their squares.
+    /// Mean squared error.
     pub mse: f64,
     /// Mean of the relative errors on rows above one watt, in per cent; `None` where there is none.
     pub mape: Option<f64>,
-    /// The share of rows inside of the interval that the predictor tells; `None` where it tells none.
+    /// Share of rows inside the prediction interval; `None` if the predictor has no interval.
     pub coverage: Option<f64>,
 }
 
-/// A predictor that was tried.
+/// A predictor with its errors on a table.
 #[derive(Debug, Clone)]
 pub struct PredictorAssessment<'a> {
-    /// The pipeline that it is of.
+    /// Name of the predictor's pipeline.
     pub pipeline: &'a str,
     pub model: &'a PipelineModel,
     /// Its components, in the order of the source.
@@ -43,7 +43,7 @@ impl PredictorAssessment<'_> {
         self.components.iter().map(|assessment| assessment.mae).fold(0.0, f64::max)
     }
 
-    /// Its components, the worst first: by what is wrong in per cent, then in watts.
+    /// Components in descending order of error: relative error first, then watts.
     pub fn worst_first(&self) -> Vec<&ComponentAssessment> {
         let mut all: Vec<&ComponentAssessment> = self.components.iter().collect();
         let badness = |assessment: &ComponentAssessment| (assessment.mape.unwrap_or(0.0), assessment.mae);
@@ -53,7 +53,7 @@ impl PredictorAssessment<'_> {
         all
     }
 
-    /// The table with a column `predicted_<component>_power` for each.
+    /// The table with a column `predicted_<component>_power` for each component.
     pub fn with_predictions(&self, frame: &FeatureFrame) -> Result<FeatureFrame, Error> {
         let mut out = frame.clone();
         for assessment in &self.components {
@@ -100,12 +100,12 @@ pub fn assess<'a>(
     components
         .sort_by_key(|assessment| order.iter().position(|component| *component == assessment.component));
     match components.is_empty() {
-        true => Err(Error::table(format!("{} predicts nothing that the table has", model.full_name))),
+        true => Err(Error::table(format!("{} predicts no component of the table", model.full_name))),
         false => Ok(PredictorAssessment { pipeline, model, components }),
     }
 }
 
-/// The share of rows inside of a formula's interval; `None` where it tells none.
+/// Share of rows inside a formula's interval; `None` if the formula has no interval.
 fn coverage<C: AsRef<[f64]>>(formula: &PowerFormula, columns: &[C], measured: &[f64]) -> Option<f64> {
     let mut inside = 0usize;
     for (number, watts) in measured.iter().enumerate() {
@@ -116,7 +116,8 @@ fn coverage<C: AsRef<[f64]>>(formula: &PowerFormula, columns: &[C], measured: &[
     (!measured.is_empty()).then(|| inside as f64 / measured.len() as f64)
 }
 
-/// Tries all predictors of a pipeline that can be asked and fit the table, the best first. What cannot be tried is told.
+/// Evaluates all usable predictors of a pipeline whose features the table has, in ascending order
+/// of error. Predictors that fail are reported.
 pub fn assess_all<'a>(
     pipeline: &'a PredictorPipeline,
     frame: &FeatureFrame,

@@ -1,8 +1,11 @@
-//! What is shipped: predictors learned by our own trainers from published measurements, with their provenance and error, and a physical
-//! fallback (idle and full power a core, by class of processor) for machines unlike any of those.
+//! Shipped predictors, trained by metier's own trainers on published measurements, with provenance
+//! and error. A physical fallback (idle and full power per core, by processor class) serves
+//! machines unlike any of those.
 //!
-//! `defaults.json` is made by `cargo run --release -p metier-power --example defaults -- FOLDER > crates/metier-power/src/defaults.json`. A shipped predictor answers where the machine
-//! has about as many cores as the one it was learned on (half to twice); else the fallback does, which knows the machine's size.
+//! Regenerate `defaults.json` with `cargo run --release -p metier-power --example defaults --
+//! FOLDER > crates/metier-power/src/defaults.json`. A shipped predictor answers if the machine has
+//! half to twice the cores of its training machine. Otherwise the fallback answers, since it scales
+//! with the number of cores.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -19,15 +22,15 @@ use crate::raw_json::RawJson;
 use crate::selection::{self, ModelRequest};
 
 const SHIPPED: &str = include_str!("defaults.json");
-/// Cores of a machine that says nothing of itself.
+/// Assumed cores of a machine without a specification.
 const UNKNOWN_MACHINE_CORES: f64 = 4.0;
-/// Highest frequency of such a machine, in MHz.
+/// Assumed highest frequency of a machine without a specification, in MHz.
 const UNKNOWN_MACHINE_MHZ: f64 = 2500.0;
 
 /// Idle and full power of processors of a class.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ProcessorClass {
-    /// How the names of its processors begin; empty for all.
+    /// Prefix of the processor names in this class; empty matches all.
     pub begins: String,
     /// How many machines were measured.
     pub machines: u32,
@@ -37,24 +40,25 @@ pub struct ProcessorClass {
     pub full_watts: f64,
 }
 
-/// How far the medians of classes are from single machines: each published machine against the median of the others of its class.
+/// Deviation of single machines from the class median. Each published machine is compared with the
+/// median of the other machines of its class.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct ClassDeviation {
-    /// How many machines were compared.
+    /// Number of machines compared.
     pub machines: u32,
-    /// The share of them that is between the two factors, of either pair.
+    /// Share of machines inside the factor ranges, idle and full load together.
     pub coverage: f64,
-    /// Least and largest factor at rest.
+    /// Smallest and largest factor when idle.
     pub idle: [f64; 2],
     /// Least and largest factor at full load.
     pub full: [f64; 2],
-    /// Mean relative error at rest.
+    /// Mean relative error when idle.
     pub idle_mape: f64,
     /// Mean relative error at full load.
     pub full_mape: f64,
 }
 
-/// Which part of the machine's power a component takes.
+/// Share of the machine's power that a component takes.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct ComponentShare {
     pub idle: f64,
@@ -85,16 +89,16 @@ struct ShippedModelRecord {
 #[derive(Debug)]
 pub struct ShippedPredictors {
     pub pipeline: PredictorPipeline,
-    /// Where they come from, in words.
+    /// Free-text origin of the measurements.
     pub provenance: String,
-    /// Classes of processors, the longest beginning first.
+    /// Processor classes, the longest prefix first.
     pub classes: Vec<ProcessorClass>,
-    /// How far off they are.
+    /// Deviation of single machines from their class.
     pub apart: ClassDeviation,
     parts: BTreeMap<PowerComponent, ComponentShare>,
 }
 
-/// What is shipped, read once.
+/// The shipped predictors, parsed once.
 pub fn shipped() -> Result<Arc<ShippedPredictors>, Error> {
     static READ: OnceLock<Arc<ShippedPredictors>> = OnceLock::new();
     match READ.get() {
@@ -139,7 +143,7 @@ impl ShippedPredictors {
         Ok(Self { pipeline, provenance: file.provenance, classes, apart: file.apart, parts: file.parts })
     }
 
-    /// The shipped predictor for a request, with the cores of the machine that it was learned on.
+    /// The shipped predictor for a request, with the core count of its training machine.
     pub fn select(
         &self,
         request: &ModelRequest,
@@ -166,8 +170,9 @@ impl ShippedPredictors {
         self.classes.iter().find(|class| processor.unwrap_or_default().starts_with(&class.begins))
     }
 
-    /// The physical fallback: power rises in a straight line from idle to full with the share of time that the cores work, and so do the ends of its interval, which is wide: machines of a
-    /// class differ by a factor of several. `None` where the metrics do not tell that.
+    /// The physical fallback: power rises linearly from idle to full with processor utilisation.
+    /// The interval ends rise likewise; the interval is wide, since machines of a class differ
+    /// severalfold. `None` if the metrics do not give the utilisation.
     pub fn fallback(
         &self,
         metrics: &[String],
@@ -200,7 +205,8 @@ impl ShippedPredictors {
                 let (idle, most) = (idle * self.apart.idle[end], most * self.apart.full[end]);
                 line(idle, most, idle)
             };
-            // What single machines differ by without their idle power nobody has looked at.
+            // The deviation of single machines was measured for total power only, not for power
+            // without idle.
             formula.spread = is_whole.then(|| FormulaSpread::Between(Box::new([end(0), end(1)])));
             Some((*component, formula))
         });

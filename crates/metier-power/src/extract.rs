@@ -1,8 +1,10 @@
-//! Turns what Prometheus answered into a table: features in units a second beside the watts of each component.
+//! Extracts a table from a Prometheus response: features in units per second, and the watts of each
+//! component.
 //!
-//! Watts are differences of joules over the *mean* time between samples of the whole series, and features are differences over each row's own
-//! time: that is how the original's tables were made, and ours are equal. [`WattsTiming::Own`] divides watts by each row's own time too, which is right
-//! where samples come at uneven times.
+//! Watts are differences of joules divided by the *mean* sample interval of the whole series;
+//! features are divided by each row's own interval. The Kepler Model Server does the same, and the
+//! tables are equal. [`WattsTiming::Own`] divides watts by each row's own interval too, which is
+//! right for uneven sample times.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -19,10 +21,11 @@ use crate::response::{KeplerResponse, KeplerSeries};
 /// The job whose series are of virtual machines.
 const DEFAULT_VM_JOB: &str = "vm";
 static CONFIGURED_VM_JOB: OnceLock<String> = OnceLock::new();
-/// Rows of the rolling mean of the smooth extractor.
+/// Window of the smooth extractor's rolling mean, in rows.
 pub const SMOOTHING_WINDOW: usize = 30;
 
-/// Says which job's series are of virtual machines (`VM_JOB_NAME`). Only the first call counts for a process: tables must not change under a predictor.
+/// Sets the job whose series are of virtual machines (`VM_JOB_NAME`). Only the first call in a
+/// process counts: tables must not change while a predictor uses them.
 pub fn set_vm_job(name: &str) {
     let _ = CONFIGURED_VM_JOB.set(name.to_string());
 }
@@ -32,20 +35,20 @@ pub fn vm_job() -> &'static str {
     CONFIGURED_VM_JOB.get().map_or(DEFAULT_VM_JOB, String::as_str)
 }
 
-/// What watts are divided by.
+/// The time by which joules are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WattsTiming {
-    /// The mean time between samples, as the original does.
+    /// The mean sample interval, as in the original.
     #[default]
     Mean,
-    /// The time of each row.
+    /// The interval of each row.
     Own,
 }
 
 words! { (name, named)
     #[derive(Default)]
     pub enum TableExtractor {
-        /// Rows as they are.
+        /// Rows without smoothing.
         #[default]
         Default = "default" | "DefaultExtractor",
         /// Rolling means over [`SMOOTHING_WINDOW`] rows.
@@ -53,7 +56,7 @@ words! { (name, named)
     }
 }
 
-/// What is to be extracted.
+/// Extraction settings.
 #[derive(Debug, Clone, Copy)]
 pub struct ExtractSettings {
     /// Where energy was read.
@@ -63,15 +66,15 @@ pub struct ExtractSettings {
     pub by_container: bool,
     /// Whether features are those of processes of virtual machines.
     pub vm: bool,
-    /// The node type that rows get.
+    /// The node type assigned to the rows.
     pub node_type: u32,
-    /// What watts are divided by.
+    /// The time by which joules are divided.
     pub timing: WattsTiming,
     pub extractor: TableExtractor,
 }
 
 impl ExtractSettings {
-    /// Rows of the node, of type 0, as the default extractor makes them.
+    /// Settings for node rows of type 0 and the default extractor.
     pub fn new(source: EnergySource, group: FeatureGroup) -> Self {
         Self {
             source,
@@ -85,15 +88,15 @@ impl ExtractSettings {
     }
 }
 
-/// A table, and how each feature goes with the power of the first component.
+/// A table, with the correlation of each feature with the power of the first component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExtractedFrame {
     pub frame: FeatureFrame,
-    /// Pearson's correlation of each summed feature; `None` where one of the two does not change.
+    /// Pearson correlation of each summed feature; `None` if one side is constant.
     pub correlations: Vec<(String, Option<f64>)>,
 }
 
-/// Groups whose features are all there.
+/// Feature groups of which the response has all features.
 pub fn groups(response: &KeplerResponse, vm: bool) -> Vec<FeatureGroup> {
     let has = |feature: &&str| response.has(&metric(feature, vm));
     let is_whole = |group: &FeatureGroup| {
@@ -103,7 +106,7 @@ pub fn groups(response: &KeplerResponse, vm: bool) -> Vec<FeatureGroup> {
     FeatureGroup::ALL.into_iter().filter(is_whole).collect()
 }
 
-/// Sources that node energy was read from.
+/// Energy sources present in the response.
 pub fn sources(response: &KeplerResponse) -> Vec<EnergySource> {
     let has = |source: &EnergySource| {
         source.components().iter().all(|component| {
@@ -116,7 +119,8 @@ pub fn sources(response: &KeplerResponse) -> Vec<EnergySource> {
     EnergySource::ALL.into_iter().filter(has).collect()
 }
 
-/// The name of the series of a feature: Kepler's have a prefix and an ending, an accelerator is the node's, others are what they are.
+/// Series name of a feature. Kepler features have a prefix and a suffix, an accelerator is the
+/// node's series, other features are used as they are.
 pub fn metric(feature: &str, vm: bool) -> String {
     if third_party::has(feature) {
         return feature.to_string();
@@ -127,7 +131,8 @@ pub fn metric(feature: &str, vm: bool) -> String {
     format!("kepler_{}_{feature}_total", if vm { "process" } else { "container" })
 }
 
-/// Whether a feature is how busy an accelerator of the node is: no counter, but a value that is taken as it is, of all types of its work together.
+/// Whether a feature is the utilisation of a node's accelerator. It is a gauge, used without
+/// differences and summed over all engine types.
 fn is_accelerator(feature: &str) -> bool {
     FeatureGroup::AcceleratorOnly.features().contains(&feature)
 }
@@ -139,13 +144,13 @@ pub fn extract(response: &KeplerResponse, settings: &ExtractSettings) -> Result<
     let features = features(response, settings)?;
     let names = settings.group.features();
     let columns_of_watts = watt_columns(settings, shares.as_ref());
-    // The shares of packages of a row; a row without any is none, where they are told at all.
+    // Package shares of a row. If the response has shares, a row without any is left out.
     let ratios_at = |time: u64, id: Option<&str>| match &shares {
         Some(shares) => shares.at(time, id),
         None => Some(Vec::new()),
     };
 
-    // Rows of containers, keyed by time and id; only times at which power is known.
+    // Rows of containers by time and id; only times with known power.
     let mut timestamps = Vec::new();
     let mut ids = Vec::new();
     let mut columns = vec![Vec::new(); names.len()];
@@ -206,10 +211,11 @@ pub fn extract(response: &KeplerResponse, settings: &ExtractSettings) -> Result<
     Ok(ExtractedFrame { frame, correlations })
 }
 
-/// Watts of each component by time (the bits of its seconds, which sort as the numbers do: times are positive).
+/// Watts of each component by time. The key is the bits of the seconds, which sort like positive
+/// numbers.
 type PowerByTime = BTreeMap<u64, Vec<f64>>;
 
-/// The watts of a node, row by row: also those in which no energy was counted.
+/// Watts of a node row by row, including rows without counted energy.
 pub fn node_watts(response: &KeplerResponse, source: EnergySource) -> Result<FeatureFrame, Error> {
     let settings = ExtractSettings::new(source, FeatureGroup::BpfOnly);
     let all = by_column(response, &settings, None)?;
@@ -222,7 +228,7 @@ pub fn node_watts(response: &KeplerResponse, source: EnergySource) -> Result<Fea
     Ok(frame)
 }
 
-/// The columns of watts: one for each component, and for each package where containers are known to share them.
+/// Watt columns: one for each component, and for each package if container shares are known.
 fn watt_columns(settings: &ExtractSettings, shares: Option<&PackageShares>) -> Vec<String> {
     let of = |component: &PowerComponent| match shares {
         None => vec![component.column()],
@@ -268,7 +274,7 @@ fn by_column(
     Ok(all)
 }
 
-/// Watts of a component, of one package or of all.
+/// Watts of a component, of one package or of all together.
 fn watts_of_column(
     response: &KeplerResponse,
     settings: &ExtractSettings,
@@ -280,7 +286,7 @@ fn watts_of_column(
     let list = response.metric(&name).iter();
     let list = list.filter(|series| settings.vm || series.label("source") == settings.source.name());
     let list = list.filter(|series| package.is_none_or(|package| series.label("package") == package));
-    // All modes together, and all packages where they are not told apart.
+    // Sums all modes, and all packages unless they are separate columns.
     let mut joules: BTreeMap<u64, f64> = BTreeMap::new();
     for series in list {
         for (time, value) in series.samples.iter().filter(|(time, _)| *time >= 0.0) {
@@ -303,7 +309,7 @@ fn watts(joules: &BTreeMap<u64, f64>, timing: WattsTiming) -> BTreeMap<u64, f64>
     for pair in points.windows(2) {
         let over = if timing == WattsTiming::Own { pair[1].0 - pair[0].0 } else { mean };
         let difference = pair[1].1 - pair[0].1;
-        // A counter that was reset tells nothing: what was before goes on.
+        // After a counter reset the difference is unusable; the previous value is repeated.
         let value = if difference < 0.0 || over <= 0.0 { before } else { difference / over };
         before = value;
         watts.insert(pair[1].0.to_bits(), value);
@@ -323,7 +329,7 @@ fn features(response: &KeplerResponse, settings: &ExtractSettings) -> Result<Fea
         if list.is_empty() {
             return Err(Error::table(format!("{name} is missing")));
         }
-        // Series of one id under several labels are one counter.
+        // Series with the same id and different labels are one counter.
         let mut counters: BTreeMap<String, Vec<&KeplerSeries>> = BTreeMap::new();
         let is_node = third_party::has(feature) || is_accelerator(feature);
         let is_wanted = |series: &&KeplerSeries| is_node || (series.label("job") == vm_job()) == settings.vm;
@@ -389,7 +395,7 @@ fn id(series: &KeplerSeries, vm: bool) -> String {
     parts.map(|name| series.label(name)).join("/")
 }
 
-/// Power of the first component, of all packages, beside the sum of each feature, by time.
+/// Power of the first component over all packages, with the sum of each feature, by time.
 fn summed(
     power: &PowerByTime,
     features: &FeaturesByTime,
@@ -405,7 +411,7 @@ fn summed(
     .collect()
 }
 
-/// Pearson's correlation; `None` where one side does not change.
+/// Pearson correlation; `None` if one side is constant.
 pub fn correlation(currents: &[f64], two: &[f64]) -> Option<f64> {
     let count = currents.len().min(two.len());
     if count < 2 {
@@ -422,7 +428,7 @@ pub fn correlation(currents: &[f64], two: &[f64]) -> Option<f64> {
     (first > 0.0 && second > 0.0).then(|| both / (first.sqrt() * second.sqrt()))
 }
 
-/// Rolling means of features and watts; the first rows, whose window is not full, are lost.
+/// Rolling means of features and watts. The first rows, without a full window, are dropped.
 fn smooth(frame: &FeatureFrame) -> Result<FeatureFrame, Error> {
     let count = frame.len();
     let rows: Vec<usize> = (SMOOTHING_WINDOW - 1..count.max(SMOOTHING_WINDOW - 1)).collect();

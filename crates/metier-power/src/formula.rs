@@ -1,5 +1,5 @@
-//! How features become watts. Every formula works on features divided by their largest value of the training rows (`scale`), and
-//! what comes out below zero is zero: no component gives power back.
+//! Formulas that map features to watts. Features are divided by their largest training value
+//! (`scale`). Results below zero become zero, since no component returns power.
 //!
 //! | kind | watts |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | logarithmic `[a, b, c]` | `a·ln(b·s + 1) + c` |
 //! | logistic `[a, s0, k, c]` | `a/(1 + exp(-k·(s - s0))) + c` |
 //! | polynomial | `bias + Σ weight·p`, p = 1, s_i, s_i·s_j (i ≤ j) |
-//! | xgboost | the sum of its leaves in single precision, tree after tree |
-//! | boosted | the sum of its leaves; the features as they are, and ratios of two (`a/b`, 0 where b is 0) |
-//! | learned | what [`LearnedFormula`] says of scaled features |
+//! | xgboost | sum of the leaves in single precision, tree after tree |
+//! | boosted | sum of the leaves over unscaled features and ratios of two (`a/b`, 0 where b is 0) |
+//! | learned | the value of [`LearnedFormula`] for scaled features |
 
 use metier_learn::boost::{BatchTrees, BoostedTrees};
 use metier_learn::xgboost::XgboostPredictor;
@@ -20,13 +20,13 @@ use crate::kepler_terms::{PowerComponent, main_feature};
 pub use crate::trainers::CurveForm;
 use crate::trainers::{ComponentPredictor, LearnedFormula, PowerPredictorFile, RANGE_MARGIN};
 
-/// What is done with scaled features.
+/// The function of the scaled features.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FormulaKind {
     /// A weight for each feature.
     Linear {
         bias: f64,
-        /// Watts of each feature at its scale.
+        /// Watts of each feature at scaled value 1.
         weights: Vec<f64>,
     },
     /// A curve over the main feature.
@@ -37,31 +37,32 @@ pub enum FormulaKind {
         /// In the order 1, s_i, s_i·s_j with i ≤ j.
         weights: Vec<f64>,
     },
-    /// Trees as XGBoost writes them.
+    /// Trees in XGBoost's format.
     XGBoost(Box<XgboostPredictor>),
-    /// Trees of our own; they ask the features themselves, not the scaled ones.
+    /// Boosted trees of metier; they use unscaled features.
     Boosted(Box<FeatureTrees>),
-    /// Whatever one of our trainers learned.
+    /// Any formula of metier's own trainers.
     Learned(Box<LearnedFormula>),
 }
 
-/// How far from what a formula says the truth may be, in 90 of 100 cases.
+/// The 90 % prediction interval around a formula.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FormulaSpread {
-    /// So far to either side, in the formula's own size of an error: watts, but where a blend says how large an error is where.
+    /// Interval factor: half width in units of the predicted error size. The unit is watts, except
+    /// for blends, which predict an error size per row.
     Reach(f64),
-    /// Between what these two say.
+    /// Interval between the values of two formulas.
     Between(Box<[FormulaKind; 2]>),
 }
 
-/// Trees, and what they ask about a row of features.
+/// Trees with their inputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeatureTrees {
     batch: BatchTrees,
     asked: Vec<TreeInput>,
 }
 
-/// A feature by its place, or the ratio of two.
+/// Input of a tree: a feature by its index, or the ratio of two.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum TreeInput {
     Feature(usize),
@@ -69,7 +70,8 @@ enum TreeInput {
 }
 
 impl FeatureTrees {
-    /// Trees whose names are features or `a/b` of two of them. Else the name that is neither, or nothing where the trees themselves are broken.
+    /// Builds trees whose inputs are features or `a/b` of two features. The error is the unknown
+    /// input name, or `None` if the trees themselves are invalid.
     pub fn new(trees: &BoostedTrees, features: &[String]) -> Result<Self, Option<String>> {
         let place = |name: &str| features.iter().position(|feature| feature == name);
         let asked = |name: &String| {
@@ -83,7 +85,7 @@ impl FeatureTrees {
         Ok(Self { batch: BatchTrees::new(trees).ok_or(None)?, asked })
     }
 
-    /// Watts of rows of so many features, one behind the other.
+    /// Watts of consecutive rows of this width.
     fn watts(&self, rows: &[f64], width: usize) -> Vec<f64> {
         let mut all = Vec::with_capacity(rows.len().checked_div(width).unwrap_or(0) * self.asked.len());
         for row in rows.chunks_exact(width.max(1)) {
@@ -101,33 +103,33 @@ impl FeatureTrees {
 /// The watts of one component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerFormula {
-    /// Names of the features, in the order of a row.
+    /// Feature names in the order of a row.
     pub features: Vec<String>,
-    /// The largest value of each in training; 1 where it was always 0.
+    /// Largest training value of each feature; 1 if it was always 0.
     pub scale: Vec<f64>,
-    /// What is done with them.
+    /// The function of the scaled features.
     pub kind: FormulaKind,
-    /// How far off it may be, where its maker said so.
+    /// The prediction interval, if known.
     pub spread: Option<FormulaSpread>,
-    /// The place of the main feature.
+    /// Index of the main feature.
     main: usize,
 }
 
 impl PowerFormula {
-    /// The formula of a component. `scale` is as long as `features`.
+    /// Creates a component's formula. `scale` is as long as `features`.
     pub fn new(component: PowerComponent, features: Vec<String>, scale: Vec<f64>, kind: FormulaKind) -> Self {
         let main = main_feature(component, &features).unwrap_or(0);
         Self { features, scale, kind, spread: None, main }
     }
 
-    /// Watts for a row of features, never below zero. `None` where the formula has no value there.
+    /// Watts for a row of features, never negative. `None` if the formula has no finite value.
     pub fn watts(&self, row: &[f64]) -> Option<f64> {
         let watts = self.raw(row);
-        // A NaN is no answer; neither is a number without end.
+        // NaN and infinities are rejected.
         watts.is_finite().then_some(watts.max(0.0))
     }
 
-    /// Watts of every row of a table; `None` where a feature is missing or a row has no value.
+    /// Watts of all rows of a table; `None` if a feature is missing or a row has no value.
     pub fn watts_of_rows(&self, frame: &FeatureFrame) -> Option<Vec<f64>> {
         let columns: Vec<&[f64]> =
             self.features.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
@@ -140,7 +142,7 @@ impl PowerFormula {
         (0..frame.len()).map(watts).collect()
     }
 
-    /// Lower and upper end of the interval around [`PowerFormula::watts`], where its maker said how far off it may be.
+    /// The ends of the interval around [`PowerFormula::watts`]; `None` if no spread is known.
     pub fn interval(&self, row: &[f64]) -> Option<(f64, f64)> {
         let value = self.watts(row)?;
         let (low, high) = match self.spread.as_ref()? {
@@ -157,18 +159,19 @@ impl PowerFormula {
         is_whole.then_some((low.max(0.0).min(value), high.max(value)))
     }
 
-    /// Whether all features are within what was learned from.
+    /// Whether all features are within the range of the training data.
     pub fn is_within(&self, row: &[f64]) -> bool {
         let pairs = row.iter().zip(&self.scale);
         pairs.into_iter().all(|(value, scale)| (0.0..=RANGE_MARGIN * scale).contains(value))
     }
 
     fn scaled(&self, row: &[f64]) -> Vec<f64> {
-        let one = |(value, scale): (&f64, &f64)| if *scale == 0.0 { 0.0 } else { value / scale };
-        row.iter().zip(&self.scale).map(one).collect()
+        let scaled_value = |(value, scale): (&f64, &f64)| if *scale == 0.0 { 0.0 } else { value / scale };
+        row.iter().zip(&self.scale).map(scaled_value).collect()
     }
 
-    /// Watts of rows of features that stand one behind the other, as [`Self::watts`] says them, only faster. Else the first row without a value.
+    /// Same result as [`Self::watts`] for consecutive rows, but faster. The error is the index of
+    /// the first row without a value.
     pub fn watts_of(&self, rows: &[f64]) -> Result<Vec<f64>, usize> {
         let width = self.features.len();
         let raw: Vec<f64> = match &self.kind {
@@ -181,7 +184,7 @@ impl PowerFormula {
         }
     }
 
-    /// What the formula says, also where that is below zero.
+    /// The formula's value before negative results become zero.
     pub fn raw(&self, row: &[f64]) -> f64 {
         self.evaluate(&self.kind, row)
     }
@@ -193,7 +196,7 @@ impl PowerFormula {
         };
         match kind {
             FormulaKind::Linear { bias, weights } => {
-                // The sum first and the bias last, as the original adds: the same bits.
+                // Adds the bias last, as the original does, to get the same bits.
                 let sum: f64 = weights.iter().enumerate().map(|(place, weight)| weight * scaled(place)).sum();
                 sum + bias
             }
@@ -240,13 +243,13 @@ impl PowerFormula {
 impl PowerPredictorFile {
     /// The formula of each component.
     pub fn formulas(&self) -> Vec<(PowerComponent, PowerFormula)> {
-        let one = |(component, part): (&PowerComponent, &ComponentPredictor)| {
+        let scaled_value = |(component, part): (&PowerComponent, &ComponentPredictor)| {
             let kind = FormulaKind::Learned(Box::new(part.learned.clone()));
             let mut formula = PowerFormula::new(*component, self.features.clone(), self.scale.clone(), kind);
             formula.spread = part.reach.map(FormulaSpread::Reach);
             (*component, formula)
         };
-        self.components.iter().map(one).collect()
+        self.components.iter().map(scaled_value).collect()
     }
 }
 
@@ -294,7 +297,7 @@ mod tests {
         let line = |bias: f64, weight: f64| FormulaKind::Linear { bias, weights: vec![weight] };
         let mut formula =
             PowerFormula::new(PowerComponent::Package, vec!["a".into()], vec![10.0], line(2.0, 8.0));
-        assert_eq!(formula.interval(&[5.0]), None, "nobody said how far off it may be");
+        assert_eq!(formula.interval(&[5.0]), None, "without a spread there is no interval");
         formula.spread = Some(FormulaSpread::Reach(3.0));
         assert_eq!(formula.interval(&[5.0]), Some((3.0, 9.0)));
         assert_eq!(formula.interval(&[0.0]), Some((0.0, 5.0)), "nothing gives power back");

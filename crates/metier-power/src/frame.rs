@@ -1,8 +1,9 @@
-//! The table between extraction and training: named columns of numbers, a time for each row and, where rows are of single
-//! containers, whose they are.
+//! The table between extraction and training: named number columns, a time for each row and, for
+//! container rows, the container id.
 //!
-//! It reads and writes the CSV files of Kepler's pipelines: a first column without a name (row numbers) is dropped, columns of text other
-//! than `id` are left out, and an empty cell is NaN. Bounded: [`ROWS`] rows, [`MAX_FRAME_COLUMNS`] columns.
+//! It reads and writes the CSV files of Kepler's pipelines. A first column without a name (row
+//! numbers) is dropped, text columns other than `id` are left out, and an empty cell is NaN.
+//! Limits: [`ROWS`] rows, [`MAX_FRAME_COLUMNS`] columns.
 
 use std::io;
 
@@ -12,18 +13,18 @@ use crate::kepler_terms::PowerComponent;
 pub const MAX_FRAME_ROWS: usize = 5_000_000;
 pub const MAX_FRAME_COLUMNS: usize = 4096;
 
-/// Rows of numbers by name, in the order of time.
+/// Named number columns, ordered by time.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FeatureFrame {
     /// Seconds since 1970, one for each row.
     pub timestamps: Vec<f64>,
-    /// Whose the rows are, where they are of single containers; as long as `timestamps`.
+    /// Container id of each row for container tables; as long as `timestamps`.
     pub ids: Option<Vec<String>>,
     columns: Vec<(String, Vec<f64>)>,
 }
 
 impl FeatureFrame {
-    /// A table of these times without columns.
+    /// A table with these times and no columns.
     pub fn new(timestamps: Vec<f64>, ids: Option<Vec<String>>) -> Result<Self, Error> {
         if let Some(ids) = ids.as_ref().filter(|ids| ids.len() != timestamps.len()) {
             return Err(Error::table(format!("{} ids; want {}", ids.len(), timestamps.len())));
@@ -31,17 +32,17 @@ impl FeatureFrame {
         Ok(Self { timestamps, ids, columns: Vec::new() })
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.timestamps.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.timestamps.is_empty()
     }
 
-    /// Adds a column at the end, or replaces the one of that name where it stands.
+    /// Appends a column, or replaces the column of that name in place.
     pub fn set(&mut self, name: &str, values: Vec<f64>) -> Result<(), Error> {
         if values.len() != self.len() {
             return Err(Error::table(format!(
@@ -65,7 +66,7 @@ impl FeatureFrame {
         self.columns.iter().find(|(known, _)| known == name).map(|(_, values)| values.as_slice())
     }
 
-    /// The column of that name, or what is wrong without it.
+    /// The column of that name, or an error.
     pub fn need(&self, name: &str) -> Result<&[f64], Error> {
         self.column(name).ok_or_else(|| {
             let names: Vec<&str> = self.names().collect();
@@ -73,12 +74,13 @@ impl FeatureFrame {
         })
     }
 
-    /// Names of the columns, in their order.
+    /// Column names in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The watts of a component: its own column, or the sum of its columns of all packages. `None` where there is none.
+    /// Watts of a component: its own column, or the sum of its package columns. `None` if there is
+    /// none.
     pub fn watts(&self, component: PowerComponent) -> Option<Vec<f64>> {
         if let Some(values) = self.column(&component.column()) {
             return Some(values.to_vec());
@@ -94,7 +96,7 @@ impl FeatureFrame {
         sum
     }
 
-    /// Puts the rows of another table behind these. Both have the same columns.
+    /// Appends the rows of another table with the same columns.
     pub fn append(&mut self, other: &Self) -> Result<(), Error> {
         let (own, others): (Vec<&str>, Vec<&str>) = (self.names().collect(), other.names().collect());
         if own != others || self.ids.is_some() != other.ids.is_some() {
@@ -114,7 +116,7 @@ impl FeatureFrame {
         Ok(())
     }
 
-    /// Only these rows, in this order.
+    /// The given rows in the given order.
     pub fn select(&self, rows: &[usize]) -> Self {
         let of = |values: &[f64]| rows.iter().map(|row| values[*row]).collect();
         Self {
@@ -163,7 +165,7 @@ impl FeatureFrame {
                 let number = if text.is_empty() { Ok(f64::NAN) } else { text.parse::<f64>() };
                 match (number, values.as_mut()) {
                     (Ok(number), Some(values)) => values.push(number),
-                    // A column of text: names of loads, of machines.
+                    // A text column, such as names of loads or machines.
                     (Err(_), _) => *values = None,
                     (Ok(_), None) => {}
                 }
@@ -177,7 +179,7 @@ impl FeatureFrame {
         Ok(frame)
     }
 
-    /// Writes CSV with a header: time, id where there is one, then the columns in their order.
+    /// Writes CSV with a header: time, id if present, then the columns in order.
     pub fn write_csv(&self, to: impl io::Write) -> Result<(), Error> {
         let wrong = |error: csv::Error| Error::table(error.to_string());
         let mut writer = csv::Writer::from_writer(to);
@@ -199,7 +201,7 @@ impl FeatureFrame {
     }
 }
 
-/// The name of the container in an id, or the id itself where it has no such part.
+/// The container name in an id; the id itself if it has none.
 pub fn container_name(id: &str) -> &str {
     id.split('/').nth(2).unwrap_or(id)
 }

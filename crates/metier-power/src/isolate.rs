@@ -1,8 +1,11 @@
-//! Takes idle and background power out of a table, so that what is left is what the workload costs (`DynPower`).
+//! Removes idle and background power from a table; the remainder is the power of the workload
+//! (`DynPower`).
 //!
-//! `none`, `min`, `profile` and `trainer` are the original's formulas. [`isolate_jointly`] is ours: one non-negative fit over all rows says what idles, what the background does
-//! and what the workload does, and each row's *measured* power is shared in these proportions. So the three parts add up to the meter, and no label is
-//! a rounding error of two large numbers (the original's smallest label is 1e-9 W, and its error in per cent a milliard).
+//! `none`, `min`, `profile` and `trainer` are the formulas of the Kepler Model Server.
+//! [`isolate_jointly`] is metier's own: one non-negative fit over all rows estimates idle,
+//! background and workload power, and each row's *measured* power is divided in these proportions.
+//! So the three parts add up to the meter, and no label is the rounding error of two large numbers
+//! (the original's smallest label is 1e-9 W, with an error of a billion per cent).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,33 +19,34 @@ use crate::nonnegative;
 use crate::packages;
 use crate::profile::IdleLevels;
 
-/// The id of rows of all containers together.
+/// Id of rows that sum all containers.
 pub const ALL_CONTAINERS: &str = "all containers";
-/// Least share of a row's power that counts as work of the workload.
+/// Smallest share of a row's power that counts as workload power.
 const MIN_WORKLOAD_SHARE: f64 = 1e-3;
-/// What is less of what was measured, or of a watt, is what rounding leaves of a fit, and is nothing.
+/// Parts below this share of the measured power, or of a watt, are rounding errors of the fit and
+/// set to 0.
 const ROUNDING_TOLERANCE: f64 = 1e-6;
-/// Correlation from which a predictor is believed.
+/// Smallest correlation at which a background predictor is accepted.
 const MIN_CORRELATION: f64 = 0.7;
 
 words! { (name, named)
-    /// Each also has the original's name.
+    /// Isolation methods. Each accepts the original's name too.
     #[derive(Default)]
     pub enum PowerIsolator {
-        /// Nothing is taken out.
+        /// No power is removed.
         None = "none" | "NoneIsolator",
-        /// The smallest power of all rows.
+        /// Removes the smallest power of all rows.
         #[default]
         Min = "min" | "MinIdleIsolator",
-        /// What a profile of the idle machine says.
+        /// Removes the power in a profile of the idle machine.
         Profile = "profile" | "ProfileBackgroundIsolator",
-        /// What a predictor says of the background's features.
+        /// Removes the power that a predictor gives for the background's features.
         Trainer = "trainer" | "TrainIsolator",
         Joint = "joint" | "JointIsolator",
     }
 }
 
-/// What a table is about.
+/// Energy source and feature group of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct TableSubject {
     /// Where energy was read.
@@ -50,7 +54,7 @@ pub struct TableSubject {
     pub group: FeatureGroup,
 }
 
-/// All containers of a time together: features are added, watts are of the node.
+/// Sums the containers of each time: features are added, watts are the node's.
 pub fn sum_containers(frame: &FeatureFrame, about: TableSubject) -> Result<FeatureFrame, Error> {
     let mut rows: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (row, time) in frame.timestamps.iter().enumerate() {
@@ -94,7 +98,7 @@ fn grouped(
         .collect())
 }
 
-/// Without the smallest power of all rows.
+/// Subtracts the smallest power of all rows.
 pub fn subtract_minimum(frame: &FeatureFrame, about: TableSubject) -> Result<FeatureFrame, Error> {
     let mut out = sum_containers(frame, about)?;
     let names: Vec<String> =
@@ -107,7 +111,8 @@ pub fn subtract_minimum(frame: &FeatureFrame, about: TableSubject) -> Result<Fea
     Ok(out)
 }
 
-/// Only containers that did not run on the idle machine, without what the idle machine takes. `None` where a component has no profile.
+/// Drops containers that also run on the idle machine and subtracts the idle profile. `None` if a
+/// component has no profile.
 pub fn subtract_profile(
     frame: &FeatureFrame,
     about: TableSubject,
@@ -129,7 +134,7 @@ pub fn subtract_profile(
     Ok(Some(out))
 }
 
-/// Which containers are background.
+/// Name patterns that classify containers.
 #[derive(Debug, Clone, Default)]
 pub struct BackgroundHints {
     /// Parts of names of the workload's containers.
@@ -139,27 +144,29 @@ pub struct BackgroundHints {
 }
 
 impl BackgroundHints {
-    /// Whether a container is background. Without any hint all are, as in the original.
+    /// Whether a container is background. Without hints all are, as in the original.
     pub fn is_background(&self, id: &str) -> bool {
         let has = |hints: &[String]| hints.iter().any(|hint| !hint.is_empty() && id.contains(hint.as_str()));
         match (self.target.is_empty(), self.background.is_empty()) {
             (false, _) => !has(&self.target),
-            // The original takes what none of these hints is in, and means the opposite: we do what is meant.
+            // The original inverts this case by mistake: it selects containers that match no hint.
+            // Here the matching containers are background.
             (true, false) => has(&self.background),
             (true, true) => true,
         }
     }
 }
 
-/// A predictor of node power that may say what the background takes.
+/// A node power predictor that can estimate background power.
 #[derive(Debug, Clone)]
 pub struct BackgroundPredictor {
     pub formulas: Vec<(PowerComponent, PowerFormula)>,
     pub mae: f64,
 }
 
-/// Without what a predictor says of the background's features: the one with the smallest error among those whose dynamic power goes with the features.
-/// `None` where no predictor can be used.
+/// Subtracts the predicted power of the background's features. Uses the predictor with the smallest
+/// error among those whose dynamic power correlates with the features. `None` if no predictor
+/// qualifies.
 pub fn subtract_predicted(
     frame: &FeatureFrame,
     about: TableSubject,
@@ -226,18 +233,19 @@ fn predicted(frame: &FeatureFrame, judge: &BackgroundPredictor) -> Option<Vec<f6
     Some(sum)
 }
 
-/// The power of one component, row by row, in three parts that add up to what was measured.
+/// Power of one component row by row, in three parts that add up to the measured power.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IsolatedParts {
-    /// What the machine takes without any work.
+    /// Idle power.
     pub idle: Vec<f64>,
-    /// What the background's work takes.
+    /// Power of the background containers.
     pub background: Vec<f64>,
-    /// What the workload's work takes.
+    /// Power of the workload.
     pub dynamic: Vec<f64>,
 }
 
-/// Shares the measured power of each row by one non-negative fit. `background` are the background's features by row, `workload` the workload's.
+/// Divides the measured power of each row by one non-negative fit. `background` and `workload` are
+/// features by row.
 pub fn split_power(measured: &[f64], background: &[Vec<f64>], workload: &[Vec<f64>]) -> IsolatedParts {
     let all: Vec<Vec<f64>> = background
         .iter()
@@ -258,15 +266,16 @@ pub fn split_power(measured: &[f64], background: &[Vec<f64>], workload: &[Vec<f6
         let (background, dynamic) = (some(background * share), some(dynamic * share));
         parts.background.push(background);
         parts.dynamic.push(dynamic);
-        // What is left, so that the three add up.
+        // The remainder, so that the three parts add up.
         parts.idle.push(watts - background - dynamic);
     }
     parts
 }
 
-/// Ours: idle and background together, by [`parts`]. Rows in which the workload did next to nothing are left out.
+/// Subtracts idle and background power together, by [`parts`]. Rows with next to no workload are
+/// dropped.
 ///
-/// Without hints every container is the workload's: only idle power is taken out.
+/// Without hints every container belongs to the workload, and only idle power is removed.
 pub fn isolate_jointly(
     frame: &FeatureFrame,
     about: TableSubject,
@@ -373,20 +382,20 @@ mod tests {
         let least = |frame: FeatureFrame| {
             frame.column("platform_power").unwrap().iter().copied().fold(f64::MAX, f64::min)
         };
-        // The original's smallest label is nothing at all.
+        // The original's smallest label is exactly 0.
         assert_eq!(least(subtract_minimum(&frame(), ABOUT).unwrap()), 0.0);
         let hints = BackgroundHints { target: vec!["work".into()], background: Vec::new() };
         let ours = isolate_jointly(&frame(), ABOUT, &hints).unwrap();
         assert_eq!(ours.len(), 16, "rows without work are left out");
         let watts = ours.column("platform_power").unwrap();
-        // A row with one unit of work: a part of 4 W, told apart from idling without a profile.
+        // One unit of work takes about 4 W; the fit separates it from idle power without a profile.
         assert!((watts[0] - 4.0).abs() < 0.5, "{watts:?}");
         assert!(least(ours) > 1.0);
     }
 
     #[test]
     fn a_component_that_never_changes_has_no_label_rather_than_next_to_nothing() {
-        // As the uncore of a node may be: a fit of it leaves weights of a rounding error.
+        // Like the uncore of a node: the fit leaves weights as small as rounding errors.
         let loads: Vec<f64> = (0..79).map(|row| 1000.0 * (f64::from(row) / 7.0).sin().abs() + 0.3).collect();
         let hits: Vec<f64> = loads.iter().map(|load| load / 20.0).collect();
         let measured: Vec<f64> = loads.iter().map(|load| 2.0 + load * 1e-14).collect();

@@ -1,6 +1,8 @@
-//! Kepler's own settings, so that its config maps need no change: a file of the key's name in a folder, else the environment.
+//! Reads Kepler's own settings, so that its config maps work unchanged: a file named after the key
+//! in a folder, else the environment variable.
 //!
-//! Only what has a meaning here is read. An empty value counts as none, yes is exactly `true`, lists are separated by commas. Reads files of that folder and nothing else.
+//! Only settings that metier uses are read. An empty value counts as unset, true is exactly
+//! `true`, lists are separated by commas. No files outside the folder are read.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -10,17 +12,18 @@ use std::time::Duration;
 use crate::Error;
 use crate::kepler_terms::{EnergySource, OutputType, shorten};
 
-/// Where the config map is mounted, unless `CONFIG_PATH` says otherwise.
+/// Mount point of the config map unless `CONFIG_PATH` is set.
 const DEFAULT_CONFIG_FOLDER: &str = "/etc/kepler/kepler.config";
-/// Where the model server of a cluster is, unless `MODEL_SERVER_URL` says otherwise.
+/// Address of a cluster's model server unless `MODEL_SERVER_URL` is set.
 const DEFAULT_MODEL_SERVER: &str = "http://kepler-model-server.kepler.svc.cluster.local:8100";
-/// The pipeline that is below a `MODEL_TOPURL` of one's own.
+/// The pipeline below a custom `MODEL_TOPURL`.
 const STANDARD_PIPELINE: &str = "std_v0.7.11.zip";
-/// Longest time: a month.
+/// Longest interval: a month.
 const MAX_INTERVAL_SECONDS: u64 = 31 * 86_400;
 const MAX_VALUE_BYTES: u64 = 64 << 10;
 
-/// The levels of the exporter by their keys, and what is asked for at each. Containers are what processes are: the exporter has no level of its own for them.
+/// The exporter's levels by key prefix, with output type and source. Containers use the process
+/// level; the exporter has no level for them.
 const LEVELS: [(&str, OutputType, EnergySource); 6] = [
     ("NODE_TOTAL", OutputType::AbsPower, EnergySource::Acpi),
     ("NODE_COMPONENTS", OutputType::AbsPower, EnergySource::RaplSysfs),
@@ -30,10 +33,10 @@ const LEVELS: [(&str, OutputType, EnergySource); 6] = [
     ("CONTAINER_COMPONENTS", OutputType::DynPower, EnergySource::RaplSysfs),
 ];
 
-/// A predictor by itself at an address: for what, and where.
+/// A single predictor at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitialPredictor {
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
     /// Where the energy that it learned from was read.
     pub source: EnergySource,
@@ -41,7 +44,7 @@ pub struct InitialPredictor {
     pub address: String,
 }
 
-/// What the environment says of a key.
+/// Returns the environment variable of a key.
 type EnvironmentLookup = dyn Fn(&str) -> Option<String>;
 
 pub struct KeplerSettings {
@@ -52,7 +55,7 @@ pub struct KeplerSettings {
 }
 
 impl KeplerSettings {
-    /// Those of a folder; where none is named, of that in `CONFIG_PATH`, else where Kepler has its own.
+    /// Opens a folder; by default that of `CONFIG_PATH`, else Kepler's default folder.
     pub fn open(folder: Option<&Path>, environment: impl Fn(&str) -> Option<String> + 'static) -> Self {
         let named = folder.map(Path::to_path_buf);
         let folder = named.or_else(|| environment("CONFIG_PATH").map(PathBuf::from));
@@ -83,7 +86,7 @@ impl KeplerSettings {
         self.text(key).is_some_and(|text| text == "true")
     }
 
-    /// By which error predictors are compared (`ERROR_KEY`).
+    /// The error by which predictors are compared (`ERROR_KEY`).
     pub fn error_key(&self) -> Option<String> {
         self.text("ERROR_KEY")
     }
@@ -99,12 +102,13 @@ impl KeplerSettings {
         })
     }
 
-    /// The Prometheus of the online trainer (`PROM_SERVER`).
+    /// Prometheus address of the online trainer (`PROM_SERVER`).
     pub fn prometheus(&self) -> Option<String> {
         self.text("PROM_SERVER")
     }
 
-    /// Whether whoever answers in its place is believed (`PROM_SSL_DISABLE`). The original's default is yes; here somebody has to say so.
+    /// Whether TLS certificates are not verified (`PROM_SSL_DISABLE`). The original's default is
+    /// true; here it is false.
     pub fn skips_tls_verification(&self) -> bool {
         self.is_true("PROM_SSL_DISABLE")
     }
@@ -114,17 +118,18 @@ impl KeplerSettings {
         self.text("VM_JOB_NAME")
     }
 
-    /// Seconds from round to round of the online trainer (`SAMPLING_INTERVAL`, else `PROM_QUERY_INTERVAL`).
+    /// Seconds between rounds of the online trainer (`SAMPLING_INTERVAL`, else
+    /// `PROM_QUERY_INTERVAL`).
     pub fn sampling_interval(&self) -> Result<Option<Duration>, Error> {
         Ok(self.seconds("SAMPLING_INTERVAL")?.or(self.query_interval()?))
     }
 
-    /// Seconds that a query looks back (`PROM_QUERY_INTERVAL`).
+    /// Time range of a query in seconds (`PROM_QUERY_INTERVAL`).
     pub fn query_interval(&self) -> Result<Option<Duration>, Error> {
         self.seconds("PROM_QUERY_INTERVAL")
     }
 
-    /// Seconds from row to row (`PROM_QUERY_STEP`).
+    /// Seconds between rows (`PROM_QUERY_STEP`).
     pub fn query_step(&self) -> Result<Option<Duration>, Error> {
         self.seconds("PROM_QUERY_STEP")
     }
@@ -139,20 +144,21 @@ impl KeplerSettings {
         })
     }
 
-    /// Where what is fetched is kept: `MODEL_PATH`, else `download` below `MNT_PATH`.
+    /// Download folder: `MODEL_PATH`, else `download` below `MNT_PATH`.
     pub fn downloads(&self) -> Option<PathBuf> {
         let below = self.text("MNT_PATH").map(|folder| Path::new(&folder).join("download"));
         self.text("MODEL_PATH").map(PathBuf::from).or(below)
     }
 
-    /// Where what is learned is kept: `MODEL_PATH`, else `models` below `MNT_PATH`.
+    /// Folder for trained pipelines: `MODEL_PATH`, else `models` below `MNT_PATH`.
     pub fn models(&self) -> Option<PathBuf> {
         let below = self.text("MNT_PATH").map(|folder| Path::new(&folder).join("models"));
         self.text("MODEL_PATH").map(PathBuf::from).or(below)
     }
 
-    /// Where pipelines are: the folder of `MODEL_PATH`, or `models` below `MNT_PATH`, as far as it is there; the addresses of `INITIAL_PIPELINE_URL`, else the
-    /// standard pipeline below `MODEL_TOPURL`. Nothing where none of these is set: no address is asked that nobody named.
+    /// Places of pipelines: the folder `MODEL_PATH`, or `models` below `MNT_PATH`, if it exists;
+    /// the addresses of `INITIAL_PIPELINE_URL`, else the standard pipeline below `MODEL_TOPURL`.
+    /// Empty if none is set: metier contacts only configured addresses.
     pub fn pipelines(&self) -> Vec<String> {
         let folder = self.models().filter(|folder| folder.is_dir());
         let named = self.text("INITIAL_PIPELINE_URL").unwrap_or_default();
@@ -165,7 +171,7 @@ impl KeplerSettings {
         folder.map(|folder| folder.to_string_lossy().into_owned()).into_iter().chain(addresses).collect()
     }
 
-    /// The model server that an estimator asks, where `MODEL_SERVER_ENABLE` is `true`: the address of its `/model`.
+    /// Address of the model server's `/model`, if `MODEL_SERVER_ENABLE` is `true`.
     pub fn model_server(&self) -> Option<String> {
         if !self.is_true("MODEL_SERVER_ENABLE") {
             return None;
@@ -176,7 +182,8 @@ impl KeplerSettings {
         Some(format!("{}/{}", server.trim_end_matches('/'), path.trim_start_matches('/')))
     }
 
-    /// Predictors by themselves (`NODE_TOTAL_INIT_URL` and its like). What is meant for processes answers for processes: the original took that of the node.
+    /// Single predictors (`NODE_TOTAL_INIT_URL` and similar). Process settings apply to processes;
+    /// the original used the node's predictor for them.
     pub fn initial(&self) -> Vec<InitialPredictor> {
         let mut found: Vec<InitialPredictor> = Vec::new();
         for (level, output_type, source) in LEVELS {

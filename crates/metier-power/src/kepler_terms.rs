@@ -1,6 +1,6 @@
-//! The closed lists of words that Kepler's interfaces are made of. Their order matters wherever it is written down: that
-//! of components decides which comes first in an answer, that of feature groups which is tried first, and that of the
-//! features of a group is the order of a predictor's columns.
+//! The closed vocabularies of Kepler's interfaces. Their order matters: of components it is the
+//! order in replies, of feature groups the order in which they are tried, and of a group's features
+//! the column order of a predictor.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::Error;
 pub mod third_party;
 
 words! { serde (name, named)
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum OutputType {
         /// Power including idle: of nodes.
@@ -22,12 +22,12 @@ words! { serde (name, named)
 }
 
 words! { serde (name, named)
-    /// What of a machine takes power.
+    /// A part of a machine whose power is estimated.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum PowerComponent {
         Package = "package",
         Core = "core",
-        /// What of the package is no core.
+        /// The package without its cores.
         Uncore = "uncore",
         Dram = "dram",
         Platform = "platform",
@@ -35,7 +35,7 @@ words! { serde (name, named)
 }
 
 impl PowerComponent {
-    /// Its column of watts in a table.
+    /// Name of its watts column in a table.
     pub fn column(self) -> String {
         format!("{}_power", self.name())
     }
@@ -46,10 +46,10 @@ const RAPL: [PowerComponent; 4] =
 const PLATFORM: [PowerComponent; 1] = [PowerComponent::Platform];
 
 words! { (name, named)
-    /// Where energy is read.
+    /// The meter that energy is read from.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum EnergySource {
-        /// RAPL through sysfs; every name with `rapl` in it means this one.
+        /// RAPL through sysfs; any name that contains `rapl` selects it.
         RaplSysfs = "rapl-sysfs",
         /// RAPL through registers of the processor.
         RaplMsr = "rapl-msr",
@@ -58,13 +58,14 @@ words! { (name, named)
         /// The management console of IBM machines.
         Hmc = "hmc",
         Redfish = "redfish",
-        /// What another predictor said.
+        /// Estimates of another predictor.
         TrainedPowerModel = "trained_power_model",
     }
 }
 
 impl EnergySource {
-    /// The one that a request means: none, and whatever has `rapl` in it, is RAPL through sysfs.
+    /// Source of a request: a missing name, or any name with `rapl` in it, means RAPL through
+    /// sysfs.
     pub fn from_request(name: Option<&str>) -> Result<Self, Error> {
         match name {
             None => Ok(Self::RaplSysfs),
@@ -77,7 +78,7 @@ impl EnergySource {
         }
     }
 
-    /// What it tells apart, in the order of answers.
+    /// Components that the source measures, in the order of replies.
     pub const fn components(self) -> &'static [PowerComponent] {
         match self {
             Self::RaplSysfs | Self::RaplMsr | Self::TrainedPowerModel => &RAPL,
@@ -87,22 +88,22 @@ impl EnergySource {
 }
 
 words! { (name, named)
-    /// A group of features that are learned from together; in the order in which they are tried.
+    /// A group of features that are used together; in the order in which groups are tried.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum FeatureGroup {
         Full = "Full",
-        /// What a workload does.
+        /// All workload features.
         WorkloadOnly = "WorkloadOnly",
         CounterOnly = "CounterOnly",
-        /// What the kernel counts.
+        /// BPF counters of the kernel.
         BpfOnly = "BPFOnly",
-        /// What the kernel counts, with interrupts.
+        /// BPF counters of the kernel, with interrupts.
         BpfIrq = "BPFIRQ",
         CounterIrqCombined = "CounterIRQCombined",
-        /// Counters and what the kernel counts.
+        /// Hardware counters and BPF counters.
         Basic = "Basic",
         AcceleratorOnly = "AcceleratorOnly",
-        /// Metrics of others, which the user names ([`third_party`]); without features where there are none.
+        /// Third-party metrics named by the user ([`third_party`]); empty if there are none.
         ThirdParty = "ThirdParty",
     }
 }
@@ -136,7 +137,7 @@ impl FeatureGroup {
         }
     }
 
-    /// Its features, in the order of a predictor's columns, which is that of the alphabet.
+    /// Features in the column order of a predictor, which is alphabetical.
     pub fn features(self) -> &'static [&'static str] {
         match self {
             Self::Full => &[
@@ -178,7 +179,7 @@ impl FeatureGroup {
         }
     }
 
-    /// Whether all its features are among these metrics.
+    /// Whether all features of the group are among these metrics.
     pub fn is_within<T: AsRef<str>>(self, metrics: &[T]) -> bool {
         let features = self.features();
         !features.is_empty()
@@ -186,9 +187,9 @@ impl FeatureGroup {
     }
 }
 
-/// The one feature that a curve of a component is drawn over, as its place in the list. `None` where the list is empty.
+/// Index of the feature over which a component's curve is fitted. `None` if the list is empty.
 ///
-/// Memory goes with its traffic, everything else with what is computed.
+/// Memory uses its traffic, all other components use computation.
 pub fn main_feature<T: AsRef<str>>(component: PowerComponent, features: &[T]) -> Option<usize> {
     let texts: &[&str] = match component {
         PowerComponent::Dram => &["cache_miss", "bpf_page_cache_hit"],
@@ -199,7 +200,7 @@ pub fn main_feature<T: AsRef<str>>(component: PowerComponent, features: &[T]) ->
 }
 
 words! { (name, named)
-    /// What learns a predictor; its name is the first part of a predictor's name.
+    /// A training algorithm; its name is the first part of a predictor's name.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum PowerTrainer {
         /// Squares and products, least squares.
@@ -222,19 +223,19 @@ words! { (name, named)
         Logistic = "LogisticRegressionTrainer",
         /// `a·exp(b·s) + c`.
         Exponential = "ExponentialRegressionTrainer",
-        /// Ours: boosted trees that never fall with load, picked by held-out error.
+        /// metier's own: an ensemble with monotone boosted trees, selected by held-out error.
         Auto = "AutoTrainer" | "auto",
     }
 }
 
 impl PowerTrainer {
-    /// The ten of Kepler, in its order.
+    /// Kepler's ten trainers in its order.
     pub const KEPLER: [Self; 10] = {
         let [kepler @ .., _] = Self::ALL;
         kepler
     };
 
-    /// What the metadata of a predictor calls its class.
+    /// The class name in a predictor's metadata.
     pub const fn class(self) -> &'static str {
         match self {
             Self::Xgboost => "xgboost",
@@ -244,13 +245,13 @@ impl PowerTrainer {
         }
     }
 
-    /// Whether what it learns can be given to Kepler's exporter as weights.
+    /// Whether its predictors can be exported to Kepler's exporter as weights.
     pub const fn has_weights(self) -> bool {
         matches!(self, Self::Sgd | Self::Logarithmic | Self::Logistic | Self::Exponential)
     }
 }
 
-/// The name of a predictor: who learned it, and on which node type.
+/// Name of a predictor: trainer and node type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelName {
     /// The text before the first `_`.
@@ -276,7 +277,7 @@ impl fmt::Display for ModelName {
     }
 }
 
-/// What was sent, short enough for a message.
+/// Shortens user input for a message.
 pub fn shorten(text: &str) -> String {
     const MOST: usize = 60;
     match text.char_indices().nth(MOST) {

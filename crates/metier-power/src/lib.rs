@@ -1,24 +1,28 @@
-//! Power of machines, containers and processes, with a meter or without: everything that Kepler's
-//! exporter, estimator, model server and trainers speak of, and the predictors behind it.
+//! Power of machines, containers and processes, with or without a meter: the functions of Kepler's
+//! exporter, estimator, model server and trainers, and the predictors behind them.
 //!
 //! ```text
-//! Prometheus' answer ──► frame of features and watts ──► isolated frame ──► trainers ──► pipeline of predictors ──► watts
+//! Prometheus response ──► frame of features and watts ──► isolated frame ──► trainers
+//! ──► pipeline of predictors ──► watts
 //! ```
 //!
-//! [`kepler_terms`] holds the closed lists of words (sources, components, groups of features,
-//! trainers), [`third_party`] the one group that users fill; [`formula`] says how weights become
-//! watts; [`estimate_node`] says which machine is like which; [`query`] asks Prometheus; [`response`],
-//! [`extract`], [`isolate`] and [`subtract_profile`] make the tables ([`frame`]) that [`trainers`] learn
-//! from; [`training`] does all that in order, and writes the pipeline; [`pipeline`] is what was
-//! learned, [`selection`] which of it answers, [`catalog`] what keeps it up to date; [`assess`]
-//! tries them on tables; [`online`] learns while others work; [`defaults`] is what is shipped;
-//! [`kepler_settings`] are Kepler's own; [`estimate`] answers the exporter; [`share`] keeps the sum of
-//! parts equal to the whole; [`ledger`] does that for a node over time. The field names and
-//! formulas are those of the Kepler Model Server 0.7, so that its clients need no change; where it
-//! is wrong we are right, and `docs/how-to/migrate-from-kepler.md` lists each such place.
+//! * Terms: [`kepler_terms`] has Kepler's vocabularies (sources, components, feature groups,
+//!   trainers), [`third_party`] the feature group that users define.
+//! * Data: [`query`] fetches from Prometheus; [`response`], [`extract`], [`isolate`] and
+//!   [`subtract_profile`] make the training tables ([`frame`]).
+//! * Training: [`trainers`] fit predictors, [`training`] runs all steps and writes the pipeline,
+//!   [`online`] trains in the background, [`assess`] evaluates predictors on tables.
+//! * Serving: [`pipeline`] reads pipelines, [`selection`] selects a predictor, [`catalog`] reloads
+//!   pipelines, [`defaults`] are the shipped predictors, [`estimate_node`] matches similar
+//!   machines, [`formula`] maps features to watts, [`estimate`] answers the exporter.
+//! * Accounting: [`share`] keeps the sum of parts equal to the whole, [`ledger`] does so for a node
+//!   over time. [`kepler_settings`] reads Kepler's settings.
 //!
-//! No pickle is ever loaded: a predictor is JSON, or it is opaque bytes that we only pass on.
-//! Nothing here panics on input.
+//! Field names and formulas are those of the Kepler Model Server 0.7, so that its clients work
+//! unchanged. Its errors are corrected; `docs/how-to/migrate-from-kepler.md` lists each deviation.
+//!
+//! No pickle is ever loaded: a predictor is JSON, or opaque bytes that are only passed on. No input
+//! causes a panic.
 
 pub mod assess;
 pub mod catalog;

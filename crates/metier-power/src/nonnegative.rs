@@ -1,18 +1,20 @@
-//! Least squares with weights that are not negative: more work never takes less power.
+//! Least squares with non-negative weights: more work never uses less power.
 //!
-//! Coordinate descent on the normal equations of scaled columns; exact enough for labels (relative change below 1e-10), and always ends.
+//! Solved by coordinate descent on the normal equations of scaled columns. It stops at a relative
+//! change below 1e-10, which is enough for labels, and always terminates.
 
-/// A constant and weights, none below zero.
+/// A constant and non-negative weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NonnegativeFit {
-    /// What is there without any feature.
+    /// The constant.
     pub bias: f64,
     pub weights: Vec<f64>,
 }
 
 const MAX_DESCENT_ROUNDS: usize = 20_000;
 
-/// Fits `target ≈ bias + Σ weight·column`; the columns are as long as the target. Without `with_bias` the bias is 0.
+/// Fits `target ≈ bias + Σ weight·column`; the columns are as long as the target. Without
+/// `with_bias` the bias is 0.
 pub fn fit(columns: &[&[f64]], target: &[f64], with_bias: bool) -> NonnegativeFit {
     let scale: Vec<f64> = columns
         .iter()

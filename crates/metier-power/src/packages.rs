@@ -1,7 +1,9 @@
-//! How containers share the packages of a machine, where an exporter tells it (`kepler_container_cpu_usage_per_package_ratio`, which only old ones do): then a table has a column of watts
-//! for each package and the share of each package in the work.
+//! Container shares of the CPU packages. Only old exporters report them
+//! (`kepler_container_cpu_usage_per_package_ratio`). With them, a table has a watts column for each
+//! package, and each package's share of the work.
 //!
-//! Whoever learns from such a table takes the watts of all packages together ([`FeatureFrame::watts`]), and shares that add up to 1 leave features as they are.
+//! Trainers use the watts of all packages together ([`FeatureFrame::watts`]); shares that add up to
+//! 1 leave the features unchanged.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +13,7 @@ use crate::kepler_terms::{EnergySource, PowerComponent};
 use crate::response::{KeplerResponse, KeplerSeries};
 
 const PACKAGE_RATIO_METRIC: &str = "kepler_container_cpu_usage_per_package_ratio";
-/// Most packages of a machine.
+/// Largest number of packages.
 const MAX_PACKAGES: usize = 64;
 
 /// Shares of all packages by time and container.
@@ -22,7 +24,7 @@ pub struct PackageShares {
 }
 
 impl PackageShares {
-    /// What the response tells; `None` where it tells nothing, or the source has no packages.
+    /// Reads the shares of a response; `None` if it has none, or the source has no packages.
     pub fn from_response(
         response: &KeplerResponse,
         source: EnergySource,
@@ -54,7 +56,8 @@ impl PackageShares {
         Some(Self { packages, by_time })
     }
 
-    /// The share of each package at a time, of a container or of all; `None` where nothing is known then. Where nobody worked, all packages are alike.
+    /// Share of each package at a time, for one container or all; `None` if unknown. Without work,
+    /// all packages have equal shares.
     pub fn at(&self, time: u64, id: Option<&str>) -> Option<Vec<f64>> {
         let of_time = self.by_time.get(&time)?;
         let mut sum = vec![0.0; self.packages.len()];
@@ -69,18 +72,18 @@ impl PackageShares {
         Some(sum.iter().map(|value| if all > 0.0 { value / all } else { even }).collect())
     }
 
-    /// The column of a component's watts of one package.
+    /// Column name of a component's watts in one package.
     pub fn column(package: &str, component: PowerComponent) -> String {
         format!("package_{package}_{}", component.column())
     }
 
-    /// The column of a package's share; the name is the original's, letter for letter.
+    /// Column name of a package's share, spelled as in the original.
     pub fn ratio(package: &str) -> String {
         format!("packge_ratio_{package}")
     }
 }
 
-/// The same table with the watts of all packages together in one column for each component.
+/// The table with the watts of all packages summed into one column for each component.
 pub fn merge_packages(frame: &FeatureFrame, source: EnergySource) -> Result<FeatureFrame, Error> {
     let is_whole = |component: &PowerComponent| frame.column(&component.column()).is_some();
     if source.components().iter().all(is_whole) {

@@ -1,10 +1,11 @@
-//! JSON as text, taken over without a tree in between: what is only kept, and read when somebody asks for it, costs its own length and no more.
+//! JSON text stored without building a tree. It costs its own length in memory and is parsed only
+//! on request.
 
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// JSON as text, without blanks.
+/// JSON text without blanks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawJson(pub Box<str>);
 
@@ -20,7 +21,7 @@ struct RawJsonSeed<'a>(&'a mut String);
 
 impl RawJsonSeed<'_> {
     fn put(self, value: impl serde::Serialize) {
-        // Numbers, texts and nothing can always be written.
+        // Serialising numbers, strings and null cannot fail.
         self.0.push_str(&serde_json::to_string(&value).unwrap_or_default());
     }
 }

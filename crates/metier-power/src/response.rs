@@ -1,6 +1,8 @@
-//! What Prometheus answered to range queries, as the trainers are given it: metric name → list of series with labels and samples.
+//! A Prometheus response to range queries, in the trainers' input format: metric name → list of
+//! series with labels and samples.
 //!
-//! Bounded: [`MAX_SERIES`] series, [`MAX_SAMPLES`] samples. A sample that is no number is left out.
+//! Limits: [`MAX_SERIES`] series, [`MAX_SAMPLES`] samples. Samples that are not numbers are left
+//! out.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use crate::Error;
 pub const MAX_SERIES: usize = 1_000_000;
 pub const MAX_SAMPLES: usize = 50_000_000;
 
-/// Labels that anything here looks at; others are not kept.
+/// Labels used by this crate; others are dropped.
 const KEPT_LABELS: [&str; 11] = [
     "container_id",
     "pod_name",
@@ -29,14 +31,14 @@ const KEPT_LABELS: [&str; 11] = [
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KeplerSeries {
-    /// Its labels, of those that matter.
+    /// The labels in [`KEPT_LABELS`].
     pub labels: MetricLabels,
     /// Time in seconds and value, in the order of time.
     pub samples: Vec<(f64, f64)>,
 }
 
 impl KeplerSeries {
-    /// A series as Prometheus gives it; labels and samples that nothing here looks at are left out.
+    /// Converts a Prometheus series; unused labels and non-numeric samples are dropped.
     pub fn from_query_series(series: &metier_prom::query::RangeSeries) -> Self {
         let labels = series.metric.labels().filter(|(name, _)| KEPT_LABELS.contains(name));
         let samples = series
@@ -67,7 +69,7 @@ impl KeplerResponse {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a metric is there with more than one sample.
+    /// Whether a metric has a series with more than one sample.
     pub fn has(&self, name: &str) -> bool {
         self.metric(name).iter().map(|series| series.samples.len()).sum::<usize>() > 1
     }
@@ -82,7 +84,7 @@ impl LabelFilter for KeplerLabels {
     }
 }
 
-/// Time and value; what is no number is left out.
+/// Time and value; non-numeric values are dropped.
 struct FiniteSample(f64, f64);
 
 impl JsonSample for FiniteSample {

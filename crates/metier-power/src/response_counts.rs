@@ -1,8 +1,9 @@
-//! How much a query response holds: samples of each metric, how many are above zero, and their sum; by pod and scenario where a benchmark tells them.
+//! Counts of a query response: samples of each metric, samples above zero, and their sum; by pod
+//! and scenario if a benchmark gives them.
 
 use crate::response::KeplerResponse;
 
-/// A metric, of all series or of one pod.
+/// Counts of a metric, over all series or one pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricCountRow {
     /// The pod; empty for all series.
@@ -14,11 +15,12 @@ pub struct MetricCountRow {
     pub total: f64,
 }
 
-/// Counts. Without pods each metric is one row; with them, one for each pod that has it.
+/// Counts the samples. Without pods each metric has one row; with pods, one row for each pod with
+/// samples.
 pub fn count(response: &KeplerResponse, pods: &[(String, String)]) -> Vec<MetricCountRow> {
     let mut rows = Vec::new();
-    let nobody = [(String::new(), String::new())];
-    for (pod, scenario) in if pods.is_empty() { &nobody[..] } else { pods } {
+    let all_pods = [(String::new(), String::new())];
+    for (pod, scenario) in if pods.is_empty() { &all_pods[..] } else { pods } {
         for (metric, list) in &response.0 {
             let own = list.iter().filter(|series| pod.is_empty() || series.label("pod_name") == pod);
             let mut row = MetricCountRow {
@@ -42,7 +44,7 @@ pub fn count(response: &KeplerResponse, pods: &[(String, String)]) -> Vec<Metric
     rows
 }
 
-/// Only series of these pods, and those that are of no pod.
+/// Retains the series of these pods, and those without a pod.
 pub fn of_pods(response: &mut KeplerResponse, pods: &[&str]) {
     for list in response.0.values_mut() {
         list.retain(|series| {

@@ -1,12 +1,16 @@
-//! Which predictor answers a request, as the model server of Kepler chooses, with its traps corrected:
+//! Selects the predictor for a request by the rules of Kepler's model server, with its errors
+//! corrected:
 //!
-//! - filters work (`key:value;…`: the error is at most the value; the original looked in the wrong place and refused all);
-//! - a node type is compared as a number (`_1` no longer finds `_10`);
-//! - node type 0 together with a usable machine means any: the exporter always sends 0;
-//! - of equal errors the first name wins, not the file system's order;
-//! - where the pipeline that is asked for a source has none, or knows only machines unlike the client's, others are asked too; the shipped one
-//!   only where nobody placed predictors for that kind of request;
-//! - a straight line stands in for a straight line: the exporter always asks for that of `SGDRegressorTrainer`.
+//! - Filters work (`key:value;…`: the error is at most the value); the original read the wrong
+//!   field and rejected all predictors.
+//! - Node types are compared as numbers (`_1` no longer matches `_10`).
+//! - Node type 0 together with a usable machine means any, since the exporter always sends 0.
+//! - Among equal errors the first name wins, not the file system's order.
+//! - If the active pipeline of a source has no predictor, or only ones of dissimilar machines,
+//!   other pipelines are searched. The shipped pipeline is searched only if no placed pipeline
+//!   covers the request.
+//! - Any linear predictor serves a request for a linear one, since the exporter always requests
+//!   `SGDRegressorTrainer`.
 
 mod predictor_list;
 mod registry;
@@ -23,30 +27,30 @@ use crate::kepler_terms::{EnergySource, FeatureGroup, OutputType, PowerTrainer, 
 use crate::node::{MachineSpec, NodeTypeIndex, NodeTypeMatch};
 use crate::pipeline::{PipelineModel, PredictorPipeline};
 
-/// Most metrics of a request.
+/// Largest number of metrics in a request.
 pub const MAX_METRICS: usize = 4096;
 
-/// What is asked for.
+/// A request for a predictor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelRequest {
-    /// What the client has.
+    /// Metrics of the client.
     pub metrics: Vec<String>,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
-    /// Where energy would be read.
+    /// Energy source that the predictor replaces.
     pub source: EnergySource,
-    /// The node type, where one was named.
+    /// The requested node type, if any.
     pub node_type: Option<u32>,
-    /// Whether weights are wanted and not an archive.
+    /// Whether weights are requested instead of an archive.
     pub weight: bool,
     /// A part of the predictor's name.
     pub trainer_name: String,
-    /// What errors are allowed.
+    /// Error limits.
     pub filter: ErrorFilter,
-    /// A pipeline to ask instead of the active one.
+    /// The pipeline to use instead of the active one.
     pub pipeline_name: String,
     pub machine_spec: MachineSpec,
-    /// Whether another node type will do.
+    /// Whether another node type is acceptable.
     pub loose_node_type: bool,
 }
 
@@ -67,7 +71,7 @@ fn wrong<T>(field: &'static str, got: &Value, want: &str) -> Result<T, Error> {
     Err(Error::Word { field, got: shorten(&got.to_string()), want: want.to_string() })
 }
 
-/// A text; nothing is an empty one.
+/// A text field; a missing one is empty.
 fn text(object: &Map<String, Value>, field: &'static str) -> Result<String, Error> {
     match object.get(field) {
         None | Some(Value::Null) => Ok(String::new()),
@@ -76,7 +80,8 @@ fn text(object: &Map<String, Value>, field: &'static str) -> Result<String, Erro
     }
 }
 
-/// A yes or no. The words `true` and `false` count as what they say; the original took the word `false` for yes.
+/// A boolean field. The strings `true` and `false` are accepted; the original took the string
+/// `false` as true.
 fn flag(object: &Map<String, Value>, field: &'static str, default: bool) -> Result<bool, Error> {
     match object.get(field) {
         None => Ok(default),
@@ -93,7 +98,7 @@ fn flag(object: &Map<String, Value>, field: &'static str, default: bool) -> Resu
 }
 
 impl ModelRequest {
-    /// Reads the body of `POST /model`.
+    /// Parses the body of `POST /model`.
     pub fn read(body: &Value) -> Result<Self, Error> {
         let Some(object) = body.as_object() else { return wrong("body", body, "an object") };
         if let Some(unknown) = object.keys().find(|key| !REQUEST_FIELDS.contains(&key.as_str())) {
@@ -152,13 +157,14 @@ impl ModelRequest {
         })
     }
 
-    /// Whether any node type will do. The exporter sends 0 whatever it runs on: with a machine beside it, it means any.
+    /// Whether any node type is acceptable. The exporter always sends 0; together with a machine
+    /// specification, 0 means any.
     pub fn is_any_node(&self) -> bool {
         self.node_type.is_none() || (self.node_type == Some(0) && !self.machine_spec.is_empty())
     }
 }
 
-/// What errors are allowed.
+/// Error limits.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ErrorFilter {
     limits: Vec<(String, f64)>,
@@ -166,7 +172,8 @@ pub struct ErrorFilter {
 }
 
 impl ErrorFilter {
-    /// Reads `key:number;key:number;features:a,b`. Items without exactly one `:` are left out, as the original does.
+    /// Parses `key:number;key:number;features:a,b`. Items without exactly one `:` are ignored, as
+    /// in the original.
     pub fn read(text: &str) -> Result<Self, Error> {
         let mut filter = Self::default();
         for item in text.split(';').filter(|item| item.matches(':').count() == 1) {
@@ -187,7 +194,8 @@ impl ErrorFilter {
         Ok(filter)
     }
 
-    /// Whether a predictor passes: each error is known and at most its limit (a correlation at least), and it looks at no other features.
+    /// Whether a predictor passes: each error is known and at most its limit (a correlation at
+    /// least), and it uses no other features.
     pub fn allows(&self, model: &PipelineModel) -> bool {
         let is_within = |(key, limit): &(String, f64)| match model.error(key) {
             Some(value) if key == "abs_max_corr" => value >= *limit,
@@ -204,16 +212,17 @@ impl ErrorFilter {
 
 #[derive(Debug, Clone, Copy)]
 pub struct ChosenPredictor<'a> {
-    /// The pipeline that was asked.
+    /// The pipeline of the predictor.
     pub pipeline: &'a PredictorPipeline,
     pub model: &'a PipelineModel,
-    /// Which node type the client's machine is, where it was looked up.
+    /// Node type match of the client's machine, if looked up.
     pub found: Option<NodeTypeMatch>,
 }
 
 impl ChosenPredictor<'_> {
-    /// Whether it was learned on the machine, or is of the node type, that the client says. What the online trainer promoted is of this machine, also where too little is
-    /// known of that for an index.
+    /// Whether the predictor was trained on the client's machine or its node type. Predictors
+    /// promoted by the online trainer are of this machine, even if too little is known for an
+    /// index.
     fn is_exact(&self, request: &ModelRequest) -> bool {
         if !request.is_any_node() {
             return request.node_type == Some(self.model.name.node_type);
@@ -225,8 +234,9 @@ impl ChosenPredictor<'_> {
     }
 }
 
-/// The predictor of the first pipeline that has one of the client's machine. Else of the first that has any; where the client says nothing of its machine, the one with the
-/// smallest error.
+/// The predictor of the first pipeline with an exact match for the client's machine, else of the
+/// first pipeline with any match. If the request has no machine, the predictor with the smallest
+/// error.
 pub fn select_among<'a>(
     pipelines: impl Iterator<Item = &'a PredictorPipeline>,
     request: &ModelRequest,
@@ -238,7 +248,7 @@ pub fn select_among<'a>(
     let mut best: Option<ChosenPredictor<'a>> = None;
     let mut asked: Vec<*const PredictorPipeline> = Vec::new();
     for pipeline in pipelines {
-        // Each once, and only who knows the source: a look at all machines of a pipeline takes its time.
+        // Each pipeline once, and only those with the source: the machine lookup takes time.
         let knows = |model: &PipelineModel| model.source == request.source;
         if asked.contains(&std::ptr::from_ref(pipeline)) || !pipeline.models.iter().any(knows) {
             continue;
@@ -259,7 +269,7 @@ pub fn select_among<'a>(
     best
 }
 
-/// The predictor for a request, by the smallest `error_key`. `None` where no one fits.
+/// The predictor for a request with the smallest `error_key`. `None` if none qualifies.
 pub fn select<'a>(
     registry: &'a PipelineRegistry,
     request: &ModelRequest,
@@ -278,7 +288,7 @@ pub fn select<'a>(
         });
     }
     let find = |request: &ModelRequest| {
-        // Whoever names a pipeline and no machine wants what that has.
+        // A request with a pipeline but no machine uses that pipeline.
         let own = named.filter(|_| request.machine_spec.is_empty());
         let own = own.and_then(|pipeline| select_in_pipeline(pipeline, request, error_key, is_wanted));
         if own.is_some() {
@@ -359,7 +369,8 @@ pub fn of_group<'a>(
         }
     }
     if request.weight {
-        // Straight lines are straight lines, whoever fitted them; upstream has no weights of the second kind.
+        // All linear predictors are equivalent, whatever their trainer; the original has no weights
+        // of `LinearRegressionTrainer`.
         let is_weight = |model: &&PipelineModel| match PowerTrainer::named(&model.name.trainer) {
             Some(PowerTrainer::Linear) => model.weights.is_some(),
             Some(trainer) => trainer.has_weights(),
@@ -383,7 +394,7 @@ pub fn of_group<'a>(
         } else {
             model.archive.is_some() || model.weights.is_some()
         };
-        // Who does not know its error is asked where nobody knows.
+        // Predictors with an unknown error rank last.
         let error = model.error(error_key).unwrap_or(f64::INFINITY);
         if has
             && is_wanted(model)
@@ -401,7 +412,7 @@ fn covers(index: Option<&NodeTypeIndex>, node_type: u32, spec: &MachineSpec) -> 
         || index.and_then(|index| index.0.get(&node_type)).is_some_and(|entry| entry.spec.covers(spec))
 }
 
-/// Those of the machines with the most cores.
+/// Predictors of the machines with the most cores.
 fn largest<'a>(index: Option<&NodeTypeIndex>, names: Vec<&'a PipelineModel>) -> Vec<&'a PipelineModel> {
     let Some(index) = index else { return names };
     let cores = |model: &&PipelineModel| {
@@ -411,8 +422,9 @@ fn largest<'a>(index: Option<&NodeTypeIndex>, names: Vec<&'a PipelineModel>) -> 
     names.into_iter().filter(|model| cores(model) == most).collect()
 }
 
-/// The best predictor of each group: what `GET /best-models` answers for one output type. Of each group the first pipeline that has one tells it; what is shipped only
-/// where nobody placed predictors of the source and output type.
+/// The best predictor of each group, as `GET /best-models` returns for one output type. Each group
+/// is taken from the first pipeline that has one; shipped predictors only if no placed pipeline
+/// covers the source and output type.
 pub fn best_of_groups<'a>(
     registry: &'a PipelineRegistry,
     request: &ModelRequest,
@@ -422,7 +434,7 @@ pub fn best_of_groups<'a>(
     let groups = FeatureGroup::ALL
         .into_iter()
         .filter(|feature_group| group.is_none_or(|group| group == *feature_group));
-    // As for a client that has all metrics.
+    // Selects as for a client that has all metrics.
     let metrics = FeatureGroup::ALL.iter().flat_map(|group| group.features()).map(ToString::to_string);
     let model_request = ModelRequest { metrics: metrics.collect(), ..request.clone() };
     let best = |group: FeatureGroup| {

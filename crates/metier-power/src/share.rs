@@ -1,15 +1,16 @@
-//! Shares of a meter: what containers and idling take adds up to what the node takes, always.
+//! Divides metered power: the parts of containers and idle power always add up to the node's power.
 
 /// Node power in parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerShares {
-    /// What is nobody's: idling, and work that nobody is known to do.
+    /// Idle power, and power of unattributed work.
     pub idle: f64,
     pub parts: Vec<f64>,
 }
 
-/// Shares node power among those that work, by what predictors said of each: idling is taken out once, the rest is shared in
-/// proportion. `idle + Σ parts` is the node's power within rounding; nothing is negative. A prediction that is no number counts as none.
+/// Divides a node's power in proportion to predictions. Idle power is subtracted once, the rest is
+/// divided. `idle + Σ parts` equals the node's power within rounding; no part is negative.
+/// Predictions that are not finite count as 0.
 pub fn share(node_watts: f64, idle_watts: f64, predicted: &[f64]) -> PowerShares {
     let usable = |watts: f64| if watts.is_finite() && watts > 0.0 { watts } else { 0.0 };
     let node = usable(node_watts);
@@ -18,7 +19,7 @@ pub fn share(node_watts: f64, idle_watts: f64, predicted: &[f64]) -> PowerShares
     if most == 0.0 {
         return PowerShares { idle: node, parts: vec![0.0; predicted.len()] };
     }
-    // Scaled first: a sum of huge numbers would have no end.
+    // Scaled first, since a sum of huge numbers would overflow to infinity.
     let sum: f64 = predicted.iter().map(|watts| usable(*watts) / most).sum();
     let dynamic = node - idle;
     let parts: Vec<f64> = predicted.iter().map(|watts| usable(*watts) / most / sum * dynamic).collect();

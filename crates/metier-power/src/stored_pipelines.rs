@@ -1,10 +1,10 @@
-//! Pipelines as predictors of the store: the kind `power` of the lifecycle, and Kepler's folders
-//! and zips as its import and export format.
+//! Pipelines as predictors of the store: the lifecycle kind `power`. Kepler's folders and zips are
+//! its import and export format.
 //!
-//! The file of a predictor is the zip of its pipeline; its record has the error of the best
-//! predictor of each source, output type and component. One that is in use answers in `metier up`
-//! ([`write_in_use`]); an estimator without a store reads folders and zips as ever. Reads and
-//! writes the store, and the folders that it is given.
+//! A predictor's file is the zip of its pipeline. Its record has the error of the best predictor of
+//! each source, output type and component. Predictors in use answer in `metier up`
+//! ([`write_in_use`]); an estimator without a store reads folders and zips. Reads and writes only
+//! the store and the given folders.
 
 use std::fs;
 use std::path::{Component as PathPart, Path};
@@ -24,15 +24,14 @@ use crate::kepler_terms::{EnergySource, OutputType};
 use crate::pipeline::{PipelineFiles, PipelineModel, PredictorPipeline, load_bytes, pack, replace};
 use crate::trainers;
 
-/// What `kind` says in the record of such a predictor.
+/// The record's `kind`.
 pub const KIND: &str = "power";
-/// The field of a record that has the name of the pipeline.
+/// The record field with the pipeline's name.
 const PIPELINE: &str = "pipeline";
-/// What a pipeline's folder has beside its predictors and is not kept: the tables that they learned
-/// from.
+/// The training tables in a pipeline's folder; they are not stored.
 const TABLES: &str = "preprocessed_data/";
 
-/// Power, by pipelines.
+/// The lifecycle kind of power pipelines.
 #[derive(Debug, Clone, Copy)]
 pub struct PowerKind;
 
@@ -60,7 +59,7 @@ impl PredictorKind for PowerKind {
     }
 }
 
-/// Records pipelines in a store as they are learned on this device.
+/// Records pipelines trained on this device in a store.
 #[derive(Debug, Clone)]
 pub struct PipelineRecorder {
     pub store: RecordStore,
@@ -68,15 +67,14 @@ pub struct PipelineRecorder {
 }
 
 impl PipelineRecorder {
-    /// Records a pipeline that was learned on demand. It answers only where it is named; what goes
-    /// wrong is logged.
+    /// Records a pipeline that was trained on demand. It answers only when named explicitly. Errors
+    /// are logged.
     pub fn record_aside(&self, folder: &Path) {
         let because = "it was learned on demand; `metier predictors use` lets it answer";
         self.record_logged(folder, PredictorStanding::Passed, because);
     }
 
-    /// Records the pipeline of a folder where the online trainer promotes, if there is one that is
-    /// not recorded.
+    /// Records the online trainer's pipeline, unless it is recorded already.
     pub fn record_promoted(&self, folder: &Path) {
         if folder.join("metadata.json").is_file() {
             self.record_logged(folder, PredictorStanding::InUse, "the online trainer promoted it");
@@ -89,8 +87,8 @@ impl PipelineRecorder {
         }
     }
 
-    /// Records the pipeline of a folder. One that is in use displaces the one of its name; the
-    /// oldest of those kept aside go.
+    /// Records the pipeline of a folder. A pipeline in use supersedes the one of its name; the
+    /// oldest unused ones are removed.
     pub fn record(
         &self,
         folder: &Path,
@@ -112,7 +110,7 @@ impl PipelineRecorder {
     }
 }
 
-/// Imports a Kepler folder or zip; the newer pipeline of a name answers.
+/// Imports a Kepler folder or zip; it supersedes the pipeline of its name.
 pub fn import(store: &RecordStore, path: &Path) -> Result<Predictor, Error> {
     match path.is_dir() {
         true => import_zip(store, &pack_folder(path)?, path),
@@ -120,7 +118,7 @@ pub fn import(store: &RecordStore, path: &Path) -> Result<Predictor, Error> {
     }
 }
 
-/// Imports the bytes of a Kepler zip; `path` is where they are from.
+/// Imports the bytes of a Kepler zip; `path` is their origin.
 pub fn import_zip(store: &RecordStore, zip: &[u8], path: &Path) -> Result<Predictor, Error> {
     let pipeline = load_bytes(zip.into(), path)?;
     let mut record = record_of(&pipeline, digest::digest_bytes(zip), "imported");
@@ -128,11 +126,11 @@ pub fn import_zip(store: &RecordStore, zip: &[u8], path: &Path) -> Result<Predic
     Ok(record)
 }
 
-/// Writes the file of a power predictor as Kepler's folder, below which nothing else is touched.
+/// Writes a power predictor as a Kepler folder; other files in the folder are left alone.
 pub fn export_folder(zip: Vec<u8>, folder: &Path) -> Result<(), Error> {
     let (files, names) = PipelineFiles::of_bytes(zip.into(), folder)?;
     let mut reader = files.reader()?;
-    // What tells that a pipeline is there is written last.
+    // The file that marks the pipeline as complete is written last.
     let (about, rest): (Vec<&String>, Vec<&String>) = names.iter().partition(|name| *name == "metadata.json");
     for name in rest.into_iter().chain(about) {
         let is_inside = Path::new(name).components().all(|part| matches!(part, PathPart::Normal(_)));
@@ -147,8 +145,8 @@ pub fn export_folder(zip: Vec<u8>, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes the pipelines that are in use on a device into a folder, as zips by id, and removes the
-/// zips that no longer are. Says how many there are.
+/// Writes a device's pipelines in use into a folder, as zips by id, and removes other zips. Returns
+/// their number.
 pub fn write_in_use(store: &RecordStore, device: &DeviceId, folder: &Path) -> Result<usize, Error> {
     let stored = || store.predictors(Some(KIND)).map_err(lifecycle::LifecycleError::from);
     let is_ours = |predictor: &Predictor| predictor.device.as_ref().is_none_or(|of| of.id == *device);
@@ -173,7 +171,7 @@ pub fn write_in_use(store: &RecordStore, device: &DeviceId, folder: &Path) -> Re
     Ok(paths.len())
 }
 
-/// The zip of a pipeline's folder, without its tables. The same files are the same bytes.
+/// Zips a pipeline's folder without its tables. Equal files give equal bytes.
 fn pack_folder(folder: &Path) -> Result<Vec<u8>, Error> {
     let (files, names) = PipelineFiles::open(folder)?;
     let mut reader = files.reader()?;
@@ -213,7 +211,7 @@ fn record_of(pipeline: &PredictorPipeline, id: ContentDigest, how: &str) -> Pred
     }
 }
 
-/// The predictor with the least error of its worst component, of each source and output type.
+/// For each source and output type, the predictor with the smallest error of its worst component.
 fn best_of_each(pipeline: &PredictorPipeline) -> Vec<&PipelineModel> {
     let worst = |model: &PipelineModel| {
         let errors = model.errors_by_component();
@@ -229,7 +227,7 @@ fn best_of_each(pipeline: &PredictorPipeline) -> Vec<&PipelineModel> {
     places.filter_map(|(source, output_type)| of(source, output_type)).collect()
 }
 
-/// What our own file of a predictor says of rows that were held out; nothing where it has none.
+/// Held-out errors in the `predictor.json`; empty if there is none.
 fn held_out_of(model: &PipelineModel) -> Vec<trainers::ComponentHeldOut> {
     let file = model
         .predictor
@@ -238,8 +236,7 @@ fn held_out_of(model: &PipelineModel) -> Vec<trainers::ComponentHeldOut> {
     file.map_or_else(Vec::new, |file| file.components.into_values().map(|part| part.held_out).collect())
 }
 
-/// The errors of a predictor by component. Published ones do not say from how many rows: 0 stands
-/// for that.
+/// Errors of a predictor by component. Published ones lack the number of rows; it is recorded as 0.
 fn errors_of(model: &PipelineModel, parts: &[trainers::ComponentHeldOut]) -> Vec<HeldOutError> {
     let one = |error: crate::selection::ComponentError| {
         let part = parts.iter().find(|part| Some(part.component) == error.component);

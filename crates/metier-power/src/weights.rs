@@ -1,8 +1,8 @@
-//! Weights as Kepler's interfaces write them: `{component: {"All_Weights": {…}}}`, read into
+//! Weights in the format of Kepler's interfaces: `{component: {"All_Weights": {…}}}`, read into
 //! [`PowerFormula`]s and written back.
 //!
-//! A curve does not say its form; the trainer's name does. A curve of four numbers is a logistic
-//! one whatever the name says.
+//! The weights do not name a curve's form; the trainer's name does. A curve of four numbers is
+//! always logistic.
 
 use std::collections::BTreeMap;
 
@@ -31,22 +31,22 @@ pub struct ComponentWeights {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AllWeights {
-    /// Watts at rest, of a linear predictor.
+    /// Idle watts of a linear predictor.
     #[serde(rename = "Bias_Weight", default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<f64>,
-    /// Weights by the value of a system feature; empty in all published predictors.
+    /// Weights by value of a system feature; empty in all published predictors.
     #[serde(rename = "Categorical_Variables", default)]
     pub categorical: Map<String, Value>,
-    /// The numbers of a curve.
+    /// Weights of a curve.
     #[serde(rename = "CurveFit_Weights", default, skip_serializing_if = "Option::is_none")]
     pub curve: Option<Vec<f64>>,
-    /// Features with their scale, and weight where the predictor is linear.
+    /// Features with their scale, and their weight in linear predictors.
     #[serde(rename = "Numerical_Variables", default)]
     pub numerical: BTreeMap<String, NumericalVariable>,
     /// XGBoost's JSON in base64.
     #[serde(rename = "XGboost_Weights", default, skip_serializing_if = "Option::is_none")]
     pub xgboost: Option<String>,
-    /// Trees of our own over features and ratios of two (`a/b`); only our estimator reads them.
+    /// metier's trees over features and ratios of two (`a/b`); only metier's estimator reads them.
     #[serde(rename = "Metier_Trees", default, skip_serializing_if = "Option::is_none")]
     pub trees: Option<PackedTrees>,
 }
@@ -54,9 +54,9 @@ pub struct AllWeights {
 /// A feature of a predictor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NumericalVariable {
-    /// The largest value in training.
+    /// Largest training value.
     pub scale: f64,
-    /// Watts at the scale.
+    /// Watts at the largest training value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<f64>,
 }
@@ -66,7 +66,7 @@ pub struct NumericalVariable {
 pub struct KeplerWeights(pub BTreeMap<PowerComponent, ComponentWeights>);
 
 impl KeplerWeights {
-    /// Takes the components out of an object; what else is in it (a name, a machine) is left alone.
+    /// Reads the components of an object; other fields (a name, a machine) are ignored.
     pub fn read(value: &Value) -> Result<Self, Error> {
         let Some(object) = value.as_object() else {
             return Err(Error::weights("body", "is no object; want one with a component such as platform"));
@@ -94,7 +94,7 @@ impl KeplerWeights {
         Ok(Self(weights))
     }
 
-    /// The features that all its components want.
+    /// Features used by any component.
     pub fn features(&self) -> Vec<String> {
         let mut features: Vec<String> =
             self.0.values().flat_map(|weights| weights.all.numerical.keys().cloned()).collect();
@@ -103,7 +103,7 @@ impl KeplerWeights {
         features
     }
 
-    /// The formula of each component, for the trainer of that name.
+    /// Formula of each component, given the trainer's name.
     pub fn formulas(&self, trainer: &str) -> Result<Vec<(PowerComponent, PowerFormula)>, Error> {
         self.0
             .iter()
@@ -147,7 +147,10 @@ fn formula(
                 return wrong("Metier_Trees.names", why);
             }
             Err(None) => {
-                return wrong("Metier_Trees.trees", "are too large, or ask what names has not".to_string());
+                return wrong(
+                    "Metier_Trees.trees",
+                    "are too large, or use features missing in names".to_string(),
+                );
             }
         }
     } else if let Some(curve) = &all.curve {
@@ -184,8 +187,8 @@ fn formula(
 }
 
 impl PowerPredictorFile {
-    /// Kepler's weights, for the trainers that have them: straight lines, curves and XGBoost's
-    /// trees.
+    /// Weights in Kepler's format, for the trainers that support them: linear models, curves and
+    /// XGBoost's trees.
     pub fn weights(&self) -> Option<KeplerWeights> {
         let mut out = BTreeMap::new();
         for (component, part) in &self.components {
@@ -236,7 +239,7 @@ mod tests {
         let weights = KeplerWeights::read(&linear()).unwrap();
         let formulas = weights.formulas("SGDRegressorTrainer").unwrap();
         let watts = |value: f64| formulas[0].1.watts(&[value]);
-        // The exporter's vectors have a weight of 1 for a category more.
+        // The exporter's vectors include a categorical weight of 1.
         assert_eq!([watts(2.0), watts(1.0), watts(0.0)], [Some(2.0), Some(1.5), Some(1.0)]);
     }
 

@@ -1,4 +1,5 @@
-//! Metrics that are not Kepler's, from Prometheus' answer to the estimator's. A process has one list of them: that is why this is a program of its own.
+//! Third-party metrics, from the Prometheus response to the estimator's reply. A process has one
+//! list of them, so this is a separate test program.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::ops::ControlFlow;
@@ -19,7 +20,7 @@ fn names() -> Vec<String> {
     ["node_disk_io_total", "app_requests_total"].map(str::to_string).to_vec()
 }
 
-/// A counter that rises by what `rate` says of each step of three seconds.
+/// A counter with the increments `rate` for each step of three seconds.
 fn counter(labels: &Value, rate: impl Fn(usize) -> f64) -> Value {
     let mut sum = 0.0;
     let values: Vec<Value> = (0..SAMPLES)
@@ -31,7 +32,7 @@ fn counter(labels: &Value, rate: impl Fn(usize) -> f64) -> Value {
     json!({ "metric": labels, "values": values })
 }
 
-/// 40 W, and a watt for every ten requests and every disk access a second.
+/// 40 W, and a watt for every ten requests and every disk access per second.
 fn response() -> KeplerResponse {
     let requests = |step: usize| 50.0 + 37.0 * (step % 11) as f64;
     let disk = |step: usize| 3.0 + 2.0 * (step % 7) as f64;
@@ -40,7 +41,7 @@ fn response() -> KeplerResponse {
         "kepler_container_bpf_cpu_time_ms_total": [counter(&container, |_| 100.0)],
         "kepler_container_bpf_page_cache_hit_total": [counter(&container, |_| 1.0)],
         "app_requests_total": [counter(&container, requests)],
-        // Of the machine, not of a container.
+        // A series of the machine, not of a container.
         "node_disk_io_total": [counter(&json!({ "job": "node" }), disk)],
         "kepler_node_platform_joules_total":
             [counter(&json!({ "source": "acpi", "mode": "dynamic" }), |step| 40.0 + requests(step) / 10.0 + disk(step))],

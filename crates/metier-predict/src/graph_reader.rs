@@ -1,37 +1,37 @@
-//! A graph that somebody sends: read, bound to sizes, and counted.
+//! Reads an uploaded graph: parsing, binding of shapes, and counts.
 
 use std::collections::BTreeMap;
 
 use metier_onnx::soprano::GraphCharacteristics;
 use metier_onnx::{GraphAnalysis, OnnxLimits, ShapeBindings};
 
-/// A graph that was read.
+/// A parsed graph.
 #[derive(Debug)]
 pub struct AnalysedGraph {
     pub analysis: GraphAnalysis,
-    /// The counts of the SOPRANO profiler, as they should be.
+    /// The corrected counts of the SOPRANO profiler.
     pub counted: GraphCharacteristics,
 }
 
-/// Why a graph cannot be read.
+/// Reason why a graph cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphReadError {
-    /// Sizes that are not written as such.
+    /// Shapes in the wrong syntax.
     #[error("{got:?} gives no sizes to an input")]
     Written { got: String },
-    /// What the reader of graphs says.
+    /// Error of the ONNX reader.
     #[error(transparent)]
     Graph(#[from] metier_onnx::Error),
 }
 
 impl GraphReadError {
-    /// Whether the given sizes are at fault, and not the file.
+    /// Whether the given shapes are at fault rather than the file.
     pub const fn is_shape(&self) -> bool {
         matches!(self, Self::Written { .. } | Self::Graph(metier_onnx::Error::Shape { .. }))
     }
 
-    /// What would be right.
+    /// The accepted input.
     pub const fn want(&self) -> &'static str {
         match self.is_shape() {
             true => "INPUT=1x3x224x224 for inputs that the graph has, by commas",
@@ -40,7 +40,7 @@ impl GraphReadError {
     }
 }
 
-/// Reads a graph; `shapes` is `INPUT=1x3x224x224`, by commas.
+/// Reads a graph; `shapes` is `INPUT=1x3x224x224`, separated by commas.
 pub fn read(bytes: &[u8], shapes: Option<&str>) -> Result<AnalysedGraph, GraphReadError> {
     let limits = OnnxLimits::default();
     let bindings =
@@ -52,7 +52,7 @@ pub fn read(bytes: &[u8], shapes: Option<&str>) -> Result<AnalysedGraph, GraphRe
 }
 
 fn parse_shapes(text: &str) -> Result<BTreeMap<String, Vec<u64>>, GraphReadError> {
-    let one = |part: &str| {
+    let parse_shape = |part: &str| {
         let (name, sizes) = part.rsplit_once('=')?;
         let sizes = sizes.split('x').map(|size| size.parse().ok()).collect::<Option<Vec<u64>>>()?;
         Some((name.to_string(), sizes))
@@ -60,7 +60,7 @@ fn parse_shapes(text: &str) -> Result<BTreeMap<String, Vec<u64>>, GraphReadError
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts
         .map(|part| {
-            one(part).ok_or_else(|| GraphReadError::Written { got: part.chars().take(100).collect() })
+            parse_shape(part).ok_or_else(|| GraphReadError::Written { got: part.chars().take(100).collect() })
         })
         .collect()
 }

@@ -1,11 +1,11 @@
-//! Predictors of what a graph costs on a device, each with an interval, and the life of predictors
-//! of every kind.
+//! Predictors of a graph's cost on a device, each with an interval, and the lifecycle of all
+//! predictor kinds.
 //!
-//! [`lifecycle`] compares, promotes, retrains and carries predictors of every kind. [`latency`]
-//! predicts time and memory, from what was measured or from a passport alone. [`operator_model`] is
-//! the mathematics of it: times of operators and graphs learned from tables. [`splitting`] cuts a
-//! graph for several devices. [`passport_resolver`] finds the passport of a cluster's node, and
-//! [`node_predictor`] predicts a graph there.
+//! [`lifecycle`] compares, promotes, retrains, exports and imports predictors. [`latency`] predicts
+//! time and memory, from measurements or from a passport alone. [`operator_model`] has the models
+//! for operators and graphs. [`splitting`] splits a graph over several devices.
+//! [`passport_resolver`] finds the passport of a cluster's node, and [`node_predictor`] predicts a
+//! graph there.
 
 pub mod graph_reader;
 pub mod latency;

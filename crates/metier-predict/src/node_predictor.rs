@@ -1,4 +1,4 @@
-//! What a graph would do on a node of a cluster: the answer to the question of the ranking.
+//! Predicts a graph's cost on a node of a cluster, for the ranking.
 
 use metier_onnx::GraphAnalysis;
 use metier_place::{NodeFacts, PlacementEstimate, ResolvedPassport};
@@ -7,11 +7,11 @@ use metier_types::{Prediction, Ratio};
 use crate::latency::{InferenceConditions, LatencyError, LatencyPredictor, SopranoCounts};
 use crate::passport_resolver::PassportResolver;
 
-/// What is known of a graph: itself, counts of its layers, or both.
+/// Workload description: the graph, counts of its layers, or both.
 #[derive(Debug, Clone, Copy)]
 pub struct GraphWorkload<'a> {
     pub graph: Option<&'a GraphAnalysis>,
-    /// They answer where there is no graph, or where it leaves sizes open.
+    /// Used without a graph, or if the graph has unknown sizes.
     pub counts: Option<SopranoCounts>,
 }
 
@@ -28,19 +28,19 @@ pub struct NodePredictor<'a> {
     passports: &'a PassportResolver,
     workload: GraphWorkload<'a>,
     conditions: InferenceConditions,
-    /// The same on every node.
+    /// Equal for all nodes.
     memory: Result<Prediction, String>,
 }
 
 impl<'a> NodePredictor<'a> {
-    /// The load of the conditions counts where that of a node is not known.
+    /// The conditions' load is used for nodes with unknown load.
     pub fn new(
         latency: &'a LatencyPredictor,
         passports: &'a PassportResolver,
         workload: GraphWorkload<'a>,
         conditions: InferenceConditions,
     ) -> Self {
-        // Where sizes are open, what is alive at one moment is not known.
+        // With unknown sizes, the live activations are unknown.
         let is_whole =
             |graph: &&GraphAnalysis| graph.peak_activation_bytes.is_some() || workload.counts.is_none();
         let memory = match (workload.graph.filter(is_whole), &workload.counts) {
@@ -51,13 +51,13 @@ impl<'a> NodePredictor<'a> {
         Self { latency, passports, workload, conditions, memory }
     }
 
-    /// Its time and memory on a node, beside the load that this has now. The error says why that is
-    /// not known.
+    /// Predicts time and memory on a node under its current load. The error is the reason why there
+    /// is no prediction.
     pub fn on_node(&self, node: &NodeFacts) -> Result<PlacementEstimate, String> {
         self.on_passport(self.passports.resolve(node)?, node.cpu_busy())
     }
 
-    /// The same on a device beside such a load.
+    /// Predicts on a device under this load.
     pub fn on_passport(
         &self,
         source: ResolvedPassport,
@@ -65,7 +65,7 @@ impl<'a> NodePredictor<'a> {
     ) -> Result<PlacementEstimate, String> {
         let passport = &source.passport;
         let mut conditions = self.conditions.on(passport);
-        // More threads than processors are no faster.
+        // More threads than processors give no speedup.
         conditions.threads = conditions.threads.min(passport.device.cpu.threads.max(1));
         conditions.cpu_load = load.or(conditions.cpu_load);
         let by_counts = |counts| self.latency.counts(counts, passport, &conditions);
@@ -103,7 +103,7 @@ mod tests {
     use crate::latency::conditions::ALL_PROCESSORS;
     use crate::latency::tests::graph;
 
-    /// A Raspberry Pi 5 by its label, this busy.
+    /// A Raspberry Pi 5 by its label, with this load.
     fn pi(busy: Option<f64>) -> NodeFacts {
         let labels = [("metier.device".to_string(), "raspberry-pi-5".to_string())].into();
         let busy = busy.map(|busy| AgedValue { value: Ratio(busy), age: Seconds(1.0) });
@@ -186,7 +186,7 @@ mod tests {
         let alone = predicted((&whole).into(), InferenceConditions::default(), None);
         assert_eq!(predicted(both, InferenceConditions::default(), None), alone);
         assert!(!alone.latency.reason().contains("from counts alone"), "{}", alone.latency.reason());
-        // The sizes of its input are open, and none are given.
+        // The sizes of its input are symbolic, and none are bound.
         let file = std::env::var("METIER_LAB_GRAPHS").unwrap() + "/ppocr4-detector.onnx";
         let limits = metier_onnx::OnnxLimits::default();
         let read = metier_onnx::read_onnx(&std::fs::read(file).unwrap(), &limits).unwrap();

@@ -1,13 +1,11 @@
-//! The one rule by which a node of a cluster finds its passport.
+//! Finds the passport of a cluster's node.
 //!
-//! In this order: the label `metier.device`; this machine's own passport where the node is this
-//! machine (by its boot); the node's name and host name; labels of other tools that name a board or
-//! machine type; the identifier that it shows; the passport that was measured on the only host of
-//! its name; the model and the brand that it shows. What is found by none of these is judged by its
-//! cores and its instruction set ([`generic_device`]).
+//! The order is: the label `metier.device`; this machine's own passport if the node is this machine
+//! (by boot id); the node's name and host name; board or machine type labels of other tools; the
+//! exported identifier; the passport measured on the only host of that name; the exported model and
+//! brand. Otherwise the node's cores and instruction set are used ([`generic_device`]).
 //!
-//! Passports are read once, and what a node led to is remembered, so that an answer costs no store
-//! call.
+//! Passports are read once and results are cached per node, so that a lookup needs no store access.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,9 +17,9 @@ use metier_types::{Device, LockUnpoisoned, Passport, PassportOrigin};
 
 use crate::latency::generic_device;
 
-/// The label by which a node says which device it is.
+/// Node label with the device's name.
 pub const DEVICE_LABEL: &str = "metier.device";
-/// Labels that other tools put on nodes, by which boards and machine types are known.
+/// Node labels of other tools that identify boards and machine types.
 const BOARD_LABELS: [&str; 6] = [
     "device",
     "board",
@@ -30,14 +28,14 @@ const BOARD_LABELS: [&str; 6] = [
     "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/instance-type",
 ];
-/// Most nodes that are remembered with their passport.
+/// Largest number of cached nodes.
 const MAX_CACHED_NODES: usize = 2000;
 
-/// This machine, in case that it is one of the nodes.
+/// This machine, which may be a node of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalNode {
     pub device: Device,
-    /// The boot of its machine, as Kubernetes shows it of its nodes.
+    /// Boot id, as Kubernetes reports it for its nodes.
     pub boot: String,
 }
 
@@ -50,8 +48,8 @@ pub struct PassportResolver {
 }
 
 impl PassportResolver {
-    /// With the passports of a store as they are now; blocks. Without one only the shipped ones are
-    /// known.
+    /// Reads the current passports of a store; blocks. Without a store only shipped passports are
+    /// used.
     pub fn read(store: Option<&RecordStore>, local: Option<LocalNode>) -> Self {
         Self::with(PassportCatalog::read(store), local)
     }
@@ -60,7 +58,7 @@ impl PassportResolver {
         Self { catalog, local, remembered: Mutex::default() }
     }
 
-    /// The passport that a node is judged by. The error says why there is none.
+    /// The passport of a node. The error is the reason why there is none.
     pub fn resolve(&self, node: &NodeFacts) -> Result<ResolvedPassport, String> {
         let mut remembered = self.remembered.lock_unpoisoned();
         let key = identity(node);
@@ -78,7 +76,7 @@ impl PassportResolver {
         found.ok_or_else(|| missing_reason(node))
     }
 
-    /// The passport of a device that is called so.
+    /// The passport of a device with that name.
     pub fn named(&self, name: &str) -> Option<ResolvedPassport> {
         self.catalog.find_passport(name).map(measured_passport)
     }
@@ -104,15 +102,15 @@ impl PassportResolver {
         Some(ResolvedPassport { passport: Arc::new(passport), is_generic: true })
     }
 
-    /// This machine's, where the node is this machine.
+    /// This machine's passport, if the node is this machine.
     fn own_passport(&self, node: &NodeFacts) -> Option<&Passport> {
         let (local, kubernetes) = (self.local.as_ref()?, node.kubernetes.as_ref()?);
         let is_here = !local.boot.is_empty() && kubernetes.boot == local.boot;
         is_here.then(|| self.catalog.find_for_device(&local.device)).flatten()
     }
 
-    /// The passport that was measured on the host of this name, if there is but one such host and
-    /// it has as many cores: node_exporter tells no more of a device than that.
+    /// The passport measured on the host of this name, if there is exactly one and its number of
+    /// cores matches; node_exporter exports no better identity.
     fn measured_on(&self, node: &NodeFacts) -> Option<&Passport> {
         let is_of = |passport: &&Passport| {
             passport.origin == PassportOrigin::Measured
@@ -130,7 +128,7 @@ fn measured_passport(passport: &Passport) -> ResolvedPassport {
     ResolvedPassport { passport: Arc::new(passport.clone()), is_generic: false }
 }
 
-/// Everything that a node is found by, in one text.
+/// All identifying facts of a node as one cache key.
 fn identity(node: &NodeFacts) -> String {
     let mut key = String::with_capacity(160);
     let mut add = |part: Option<&str>| {
@@ -154,7 +152,7 @@ fn identity(node: &NodeFacts) -> String {
     key
 }
 
-/// Why a node has no passport, and how it gets one.
+/// The reason why a node has no passport, with the remedy.
 fn missing_reason(node: &NodeFacts) -> String {
     let shown = node.prometheus.as_ref();
     let passport = match shown.and_then(|shown| shown.model.as_deref()) {
@@ -171,7 +169,7 @@ fn missing_reason(node: &NodeFacts) -> String {
         (Some(cores), Some(kind)) => format!("nothing is known of {kind}, which its {cores} cores are"),
     };
     format!(
-        "{passport}, and {cores}; `metier device bench` there makes one, or the label {DEVICE_LABEL} says which board it is"
+        "{passport}, and {cores}; `metier device bench` there makes one, or the label {DEVICE_LABEL} names its board"
     )
 }
 

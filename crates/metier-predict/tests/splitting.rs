@@ -1,4 +1,4 @@
-//! Which part of a graph goes to which device: by passports that are shipped.
+//! Splitting over devices with shipped passports.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use metier_onnx::graph_builder::{AttributeValue, GraphBuilder};
@@ -13,7 +13,7 @@ fn passport(name: &str) -> Passport {
     metier_device::passport::find_passport(None, name).unwrap()
 }
 
-/// Convolutions in a row, some with what a runtime does in passing.
+/// A chain of convolutions, some with fused operators.
 fn network() -> Vec<u8> {
     let mut made = GraphBuilder::new(5);
     let mut at = made.add_input(DataType::Float, &[1, 8, 32, 32]);
@@ -62,9 +62,9 @@ fn a_pipeline_of_equal_devices_is_shorter_than_one_and_never_cuts_what_runs_in_o
     assert!(plan.stages.len() == 3, "{:?}", plan.stages.len());
     let alone = plan.alone[0].unwrap();
     assert!(plan.total.seconds.get() < 0.7 * alone.seconds.get());
-    // x · sigmoid(x) is one operator to the runtime: no part ends between the two.
+    // The runtime fuses x · sigmoid(x), so no part ends between the two.
     assert!(plan.stages.iter().all(|stage| stage.part.range.end % 3 != 2), "{:?}", plan.stages);
-    // So the parts take together what the whole takes.
+    // So the parts' times add up to the whole graph's.
     let sum: f64 = plan.stages.iter().map(|stage| stage.predictions[0].as_ref().unwrap().value()).sum();
     assert!((sum / alone.seconds.get() - 1.0).abs() < 1e-9, "{sum} against {alone:?}");
 }
@@ -106,7 +106,7 @@ fn the_answer_is_never_slower_than_one_device_and_sending_counts() {
             );
         }
     }
-    // The whole on the other device pays for both ways.
+    // The whole graph on the other device needs both transfers.
     let slow: &[Vec<f64>] = vec![vec![1e4; 2]; 2].leak();
     let plan = answer(&[passport("raspberry-pi-3b"), passport("server-avx512")], |question| {
         (question.goal, question.bandwidth) = (SplitObjective::Latency, slow);

@@ -1,6 +1,8 @@
-//! Pipelines that are kept up to date while they are used: read at the start and again when asked, added to by upload, fetched where they are at an address.
+//! Pipelines that are updated while the process runs. They are read at start and reread on request.
+//! Uploads add predictors; pipelines with an address are downloaded.
 //!
-//! What cannot be read or fetched any more is not forgotten: the pipeline that was there stays, and the warning says so.
+//! If a pipeline can no longer be read or downloaded, the loaded version stays in use and a
+//! warning is issued.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,47 +25,48 @@ use crate::pipeline::{
 use crate::selection::{PipelineRegistry, candidates};
 use crate::weights::KeplerWeights;
 
-/// Pipelines that are kept up to date.
+/// Pipelines that can be reloaded and extended at run time.
 pub struct PipelineCatalog {
     places: Vec<PipelineLocation>,
     uploads: Option<PathBuf>,
     defaults: Arc<ShippedPredictors>,
     registry: RwLock<Arc<PipelineRegistry>>,
-    /// One upload or reload at a time.
+    /// Serialises uploads and reloads.
     changing: Mutex<()>,
-    /// One who fetches at a time: what came first must not be replaced by what was asked for before it.
+    /// Serialises downloads, so that an older answer never replaces a newer one.
     fetching: Mutex<()>,
-    /// When what was read last was written.
+    /// File stamps of the pipelines at the last read.
     seen: Mutex<Vec<FileStamp>>,
-    /// How the last try to fetch each address ended.
+    /// Result of the last download from each address.
     fetched: Mutex<BTreeMap<String, Result<(), String>>>,
 }
 
-/// What an upload has beside errors.
+/// Fields of an upload that are not errors.
 const UPLOAD_FIELDS: [&str; 7] =
     ["pipeline", "model_name", "source", "output_type", "feature_group", "machine_spec", "weights"];
 
-/// A predictor that somebody sends.
+/// An uploaded predictor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PredictorUpload {
-    /// The pipeline that it goes into.
+    /// Name of the pipeline that receives the predictor.
     pub pipeline: String,
     pub name: ModelName,
-    /// What it is for.
+    /// Energy source of the predictor.
     pub source: EnergySource,
-    /// What it is for.
+    /// Output type of the predictor.
     pub output_type: OutputType,
-    /// What it looks at.
+    /// Feature group of the predictor.
     pub group: FeatureGroup,
-    /// Its errors; `mae` at least.
+    /// Held-out errors; at least `mae`.
     pub errors: Vec<(String, f64)>,
-    /// The machine that it was learned on.
+    /// The machine whose rows the predictor was trained on.
     pub machine_spec: MachineSpec,
     pub weights: Value,
 }
 
 impl PredictorUpload {
-    /// Reads what was sent: `{pipeline, model_name, source, output_type, feature_group, mae, …, machine_spec, weights}`.
+    /// Reads an upload body: `{pipeline, model_name, source, output_type, feature_group, mae, …,
+    /// machine_spec, weights}`.
     pub fn read(body: &Value) -> Result<Self, Error> {
         let wrong = |field: &'static str, want: &str| Error::Word {
             field,
@@ -89,7 +92,7 @@ impl PredictorUpload {
         for (key, value) in body.as_object().into_iter().flatten() {
             match (error_of(key), value.as_f64()) {
                 (Some(_), Some(value)) if is_known(key, value) => errors.push((key.clone(), value)),
-                // -1, where nobody knows it.
+                // -1 stands for an unknown value.
                 (Some(_), Some(_)) => {}
                 (Some(end), None) => return Err(wrong_error(end, key, value)),
                 (None, _) if UPLOAD_FIELDS.contains(&key.as_str()) => {}
@@ -133,12 +136,12 @@ impl PredictorUpload {
     }
 }
 
-/// An error that is no number, which is not to be left out as if it had not been sent.
+/// Rejects an error value that is not a number; dropping it silently would hide the fault.
 fn wrong_error(end: &'static str, key: &str, value: &Value) -> Error {
     Error::Word { field: end, got: shorten(&format!("{key} {value}")), want: "a number".to_string() }
 }
 
-/// Whether weights are of components that the source has and of the features of the group.
+/// Checks that the weights fit: components of the source, features of the group.
 fn fits(weights: &KeplerWeights, source: EnergySource, group: FeatureGroup) -> Result<(), Error> {
     let known: Vec<&str> = source.components().iter().map(|component| component.name()).collect();
     for (component, of) in &weights.0 {
@@ -158,8 +161,9 @@ fn fits(weights: &KeplerWeights, source: EnergySource, group: FeatureGroup) -> R
 }
 
 impl PipelineCatalog {
-    /// Reads pipelines at these places, beside what is shipped; uploads go below a folder of their own. Nothing is fetched yet ([`PipelineCatalog::reload`]): of an address, what
-    /// came another time is read.
+    /// Opens the pipelines at these places and the shipped ones; uploads go to a folder of their
+    /// own. Nothing is downloaded yet ([`PipelineCatalog::reload`]): earlier downloads are read
+    /// from disk.
     pub fn open(
         places: Vec<PipelineLocation>,
         uploads: Option<PathBuf>,
@@ -182,17 +186,18 @@ impl PipelineCatalog {
         self.registry.read_unpoisoned().clone()
     }
 
-    /// Where the shipped predictors come from.
+    /// The shipped predictors.
     pub fn defaults(&self) -> &ShippedPredictors {
         &self.defaults
     }
 
-    /// Where uploads go, if they are taken.
+    /// Folder for uploads; `None` if uploads are disabled.
     pub fn uploads(&self) -> Option<&Path> {
         self.uploads.as_deref()
     }
 
-    /// Fetches and reads everything again. A pipeline that cannot be had any more stays as it was.
+    /// Downloads and rereads all pipelines. A pipeline that cannot be loaded keeps its previous
+    /// version.
     pub fn reload(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let _one = self.fetching.lock_unpoisoned();
@@ -200,8 +205,11 @@ impl PipelineCatalog {
             let PipelineLocation::Address(download) = place else { continue };
             let fetched = download.fetch().map(drop).map_err(|error| error.to_string());
             if let Err(why) = &fetched {
-                let stays =
-                    if download.downloaded_file().is_some() { "; what came before stays" } else { "" };
+                let stays = if download.downloaded_file().is_some() {
+                    "; the earlier version stays in use"
+                } else {
+                    ""
+                };
                 warnings.push(format!("{why}{stays}"));
             }
             self.fetched.lock_unpoisoned().insert(download.display_address(), fetched);
@@ -210,13 +218,13 @@ impl PipelineCatalog {
         self.read_again(warnings)
     }
 
-    /// Reads everything again, without fetching anything.
+    /// Rereads all pipelines from disk, without downloads.
     pub fn reread(&self) -> Vec<String> {
         let _one = self.changing.lock_unpoisoned();
         self.read_again(Vec::new())
     }
 
-    /// Whether a pipeline was written, added or taken away since all were read last.
+    /// Whether a pipeline was written, added or removed since the last read.
     pub fn has_changed(&self) -> bool {
         *self.seen.lock_unpoisoned() != stamps(&self.paths())
     }
@@ -226,16 +234,20 @@ impl PipelineCatalog {
         places.chain(self.upload_folders().cloned()).collect()
     }
 
-    /// The folder of what was uploaded, as soon as there is one.
+    /// The uploads folder, once it exists.
     fn upload_folders(&self) -> impl Iterator<Item = &PathBuf> {
         self.uploads.iter().filter(|folder| folder.is_dir())
     }
 
-    /// What stands against keeping it in its pipeline: another machine has its node type there.
+    /// Rejects an upload if another machine already has its node type in the pipeline.
     fn check(&self, upload: &PredictorUpload) -> Result<(), Error> {
         let wrong = |field, got: String, want: String| Err(Error::Word { field, got, want });
         if upload.pipeline == self.defaults.pipeline.name {
-            return wrong("pipeline", upload.pipeline.clone(), "a name that what is shipped has not".into());
+            return wrong(
+                "pipeline",
+                upload.pipeline.clone(),
+                "a name other than the shipped pipeline's".into(),
+            );
         }
         let registry = self.registry();
         let index = registry.named(&upload.pipeline).and_then(|pipeline| pipeline.index.as_ref());
@@ -255,12 +267,12 @@ impl PipelineCatalog {
         }
     }
 
-    /// Addresses that were tried, and why the last try failed.
+    /// Download result of each address that was tried.
     pub fn fetch_results(&self) -> BTreeMap<String, Result<(), String>> {
         self.fetched.lock_unpoisoned().clone()
     }
 
-    /// Whether there is an address that was not tried yet.
+    /// Whether an address was not tried yet.
     pub fn is_waiting(&self) -> bool {
         let fetched = self.fetched.lock_unpoisoned();
         let waits = |place: &PipelineLocation| matches!(place, PipelineLocation::Address(download) if !fetched.contains_key(&download.display_address()));
@@ -269,7 +281,7 @@ impl PipelineCatalog {
 
     fn read_again(&self, warnings: Vec<String>) -> Vec<String> {
         let paths = self.paths();
-        // Before they are read: what is written meanwhile is seen the next time.
+        // Taken before the read, so that a write during the read is detected the next time.
         *self.seen.lock_unpoisoned() = stamps(&paths);
         let places: Vec<PathBuf> =
             self.places.iter().filter_map(PipelineLocation::path).map(Path::to_path_buf).collect();
@@ -281,7 +293,7 @@ impl PipelineCatalog {
         registry.add_shipped(self.defaults.pipeline.clone());
         let before = self.registry();
         for pipeline in &before.pipelines {
-            // What was sent may be only a part of what the pipeline had.
+            // An upload may hold only a part of the pipeline's predictors.
             let is_sent = |sent: &Arc<PredictorPipeline>| sent.models.len() >= pipeline.models.len();
             let is_there = loaded.registry.named(&pipeline.name).is_some()
                 || sent.registry.named(&pipeline.name).is_some_and(is_sent);
@@ -294,7 +306,7 @@ impl PipelineCatalog {
         for pipeline in &loaded.registry.pipelines {
             registry.add((**pipeline).clone());
         }
-        // What was sent is added to what is there, and takes the place of nothing else.
+        // Uploaded predictors are merged; existing predictors of other names stay.
         for pipeline in &sent.registry.pipelines {
             registry.merge((**pipeline).clone());
         }
@@ -302,7 +314,7 @@ impl PipelineCatalog {
         loaded.warnings
     }
 
-    /// Keeps a predictor that was sent, and uses it from now on. Gives where it is.
+    /// Stores an uploaded predictor and puts it in use. Returns its path.
     pub fn upload(&self, upload: &PredictorUpload) -> Result<PathBuf, Error> {
         let Some(root) = &self.uploads else {
             return Err(Error::Word {
@@ -346,10 +358,11 @@ impl PipelineCatalog {
     }
 }
 
-/// A file, its time and its length.
+/// Path, modification time and length of a file.
 type FileStamp = (PathBuf, Option<SystemTime>, u64);
 
-/// What tells whether pipelines are still the same: a zip itself, of a folder its `metadata.json`, which is written last.
+/// Stamps that detect changed pipelines: of a zip the file itself, of a folder its `metadata.json`,
+/// which is written last.
 fn stamps(paths: &[PathBuf]) -> Vec<FileStamp> {
     let all = paths.iter().flat_map(|path| candidates(path).unwrap_or_default());
     all.map(|path| {

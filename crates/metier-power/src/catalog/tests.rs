@@ -53,7 +53,7 @@ fn an_error_that_nobody_knows_is_smaller_than_none() {
     let unknown = PredictorUpload::read(&unknown).unwrap();
     assert_eq!(unknown.errors, [("mae".to_string(), 1.5)]);
     shelf.upload(&unknown).unwrap();
-    // As our trainers write it, which the original does too.
+    // The form that metier's trainers and the original both write.
     let group = folder.path().join("ours/acpi/AbsPower/BPFOnly");
     let about = json!({ "mae": 1.5, "mape": -1.0, "abs_max_corr": -0.5 });
     write_metadata(&group.join("LinearRegressionTrainer_3"), about.as_object().unwrap().clone()).unwrap();
@@ -74,7 +74,7 @@ fn an_error_that_nobody_knows_is_smaller_than_none() {
 #[test]
 fn what_is_uploaded_is_added_and_displaces_nothing() {
     let (base, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // A pipeline that others made, of another machine.
+    // A pipeline of another machine.
     let (made, _) = PipelineCatalog::open(Vec::new(), Some(base.path().to_path_buf())).unwrap();
     let mut other = body();
     for (name, output_type) in [("SGDRegressorTrainer_0", "AbsPower"), ("SGDRegressorTrainer_0", "DynPower")]
@@ -86,7 +86,7 @@ fn what_is_uploaded_is_added_and_displaces_nothing() {
     }
     let places = vec![PipelineLocation::Path(base.path().join("ours"))];
     let (shelf, _) = PipelineCatalog::open(places, Some(folder.path().to_path_buf())).unwrap();
-    // Its node type is taken by another machine; the next is free.
+    // Another machine has its node type, so the next free one is used.
     let mut new = body();
     new["model_name"] = json!("SGDRegressorTrainer_0");
     let error = shelf.upload(&PredictorUpload::read(&new).unwrap()).unwrap_err().to_string();
@@ -95,12 +95,12 @@ fn what_is_uploaded_is_added_and_displaces_nothing() {
     shelf.upload(&PredictorUpload::read(&new).unwrap()).unwrap();
     let count = |shelf: &PipelineCatalog| shelf.registry().named("ours").unwrap().models.len();
     assert_eq!(count(&shelf), 3);
-    // Also where the pipeline itself cannot be read any more.
+    // Also if the existing pipeline is unreadable.
     fs::write(base.path().join("ours/metadata.json"), "{ torn").unwrap();
     let warnings = shelf.reload();
     assert!(warnings.iter().any(|warning| warning.contains("ours stays as it was")), "{warnings:?}");
     assert_eq!(count(&shelf), 3);
-    // In a pipeline of its own it answers for its machine, and the other machine is answered as before.
+    // In a separate pipeline it answers for its machine; the other machine's answer is unchanged.
     new["pipeline"] = json!("uploads");
     shelf.upload(&PredictorUpload::read(&new).unwrap()).unwrap();
     let ask = |machine: Value, output_type: &str| {

@@ -1,7 +1,8 @@
-//! Finds the predictor for a request and asks it, for many clients at once.
+//! Selects the predictor for each request and evaluates it, for many clients concurrently.
 //!
-//! Predictors come from the pipelines that the registry holds, else from those that are shipped ([`crate::defaults`]), else from the physical fallback. What was found is kept
-//! by (output type, source, trainer, filter, columns): two clients that want different trainers do not disturb each other.
+//! The order is: pipelines of the registry, shipped predictors ([`crate::defaults`]), physical
+//! fallback. Selections are cached by (output type, source, trainer, filter, columns), so clients
+//! with different trainers do not affect each other.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -22,7 +23,7 @@ use crate::pipeline::{MissingPredictor, PipelineModel, PredictorPipeline, Predic
 use crate::selection::PipelineRegistry;
 use crate::selection::{self, ErrorFilter};
 
-/// Most kinds of requests that are remembered.
+/// Largest number of cached request kinds.
 const MAX_REQUEST_KINDS: usize = 512;
 
 /// Watts of each component, row by row.
@@ -31,7 +32,7 @@ type ComponentPowers = Vec<(PowerComponent, Vec<f64>)>;
 /// A predictor, its formulas, and the cores of its machine.
 type PredictorChoice = (PredictorInUse, Vec<(PowerComponent, PowerFormula)>, Option<f64>);
 
-/// A predictor, ready for rows of a certain form.
+/// A predictor prepared for rows of a fixed layout.
 #[derive(Debug)]
 pub(super) struct ReadyPredictor {
     pub(super) about: PredictorInUse,
@@ -42,7 +43,7 @@ pub(super) struct ReadyPredictor {
 #[derive(Debug)]
 pub(super) struct PreparedFormula {
     pub(super) formula: PowerFormula,
-    /// Where each feature is: a column of a row, or a value of the system.
+    /// Position of each feature: a column of the row, or a system value.
     pub(super) places: Vec<FeaturePosition>,
 }
 
@@ -52,16 +53,16 @@ pub(super) enum FeaturePosition {
     System(usize),
 }
 
-/// Which predictor is in use.
+/// The predictor that answers a kind of request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PredictorInUse {
-    /// Its pipeline; `fallback` where none fits.
+    /// Name of its pipeline; `fallback` if no predictor fits.
     pub pipeline: String,
     pub predictor: String,
-    /// What it looks at.
+    /// Its feature group.
     pub group: String,
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
 }
 
@@ -71,14 +72,14 @@ pub struct PowerEstimator {
     registry: RwLock<Arc<PipelineRegistry>>,
     ready: RwLock<HashMap<String, Arc<ReadyPredictor>>>,
     error_key: String,
-    /// Predictors that could not be read.
+    /// Predictors that could not be read; they are skipped.
     broken: Mutex<BTreeSet<String>>,
-    /// Who looks elsewhere for what clients want.
+    /// Receives the requests for which no pipeline has a predictor.
     looks: OnceLock<SyncSender<MissingPredictor>>,
 }
 
 impl PowerEstimator {
-    /// With these pipelines, for this machine.
+    /// Creates an estimator with these pipelines for this machine.
     pub fn new(registry: PipelineRegistry, machine: MachineSpec) -> Result<Self, Error> {
         Ok(Self {
             machine,
@@ -91,23 +92,24 @@ impl PowerEstimator {
         })
     }
 
-    /// Compares predictors by that error.
+    /// Sets the error by which predictors are compared.
     pub fn with_error_key(mut self, error_key: &str) -> Self {
         self.error_key = error_key.to_string();
         self
     }
 
-    /// The machine that it answers for.
+    /// The machine whose power is estimated.
     pub fn machine(&self) -> &MachineSpec {
         &self.machine
     }
 
-    /// The pipelines that it answers with.
+    /// The pipelines in use.
     pub fn registry(&self) -> Arc<PipelineRegistry> {
         self.registry.read_unpoisoned().clone()
     }
 
-    /// From now on tells what is asked for, once for each kind of request after each [`PowerEstimator::adopt_catalog`], to somebody who looks elsewhere for it. Nobody waits for them.
+    /// Sends each kind of request to `looks` once after each [`PowerEstimator::adopt_catalog`], so
+    /// that a background thread can download a better predictor. Sending never blocks a request.
     pub fn notify_missing(&self, looks: SyncSender<MissingPredictor>) {
         let _ = self.looks.set(looks);
     }
@@ -126,17 +128,17 @@ impl PowerEstimator {
         }
     }
 
-    /// Predictors that could not be read, in words; each was said once.
+    /// Predictors that could not be read, as messages; each is reported once.
     pub fn broken(&self) -> Vec<String> {
         self.broken.lock_unpoisoned().iter().cloned().collect()
     }
 
-    /// Takes other pipelines from now on.
+    /// Replaces the pipelines.
     pub fn replace(&self, registry: Arc<PipelineRegistry>) {
         self.change(|| registry);
     }
 
-    /// Takes the pipelines that a shelf has now. Of several who see it change at once, none brings back what was there before.
+    /// Adopts the catalog's current pipelines. Concurrent callers never restore an older state.
     pub fn adopt_catalog(&self, shelf: &PipelineCatalog) {
         self.change(|| shelf.registry());
     }
@@ -150,7 +152,7 @@ impl PowerEstimator {
         self.broken.lock_unpoisoned().clear();
     }
 
-    /// The predictors that requests were answered with.
+    /// The predictors that have answered requests.
     pub fn in_use(&self) -> Vec<PredictorInUse> {
         let ready = self.ready.read_unpoisoned();
         let mut list: Vec<PredictorInUse> = ready.values().map(|ready| ready.about.clone()).collect();
@@ -159,7 +161,8 @@ impl PowerEstimator {
         list
     }
 
-    /// Answers a request with one JSON object, whatever it is. Says whether it is an answer and not a refusal.
+    /// Answers any request bytes with one JSON object. Returns true for an answer and false for a
+    /// refusal.
     pub fn answer(&self, request: &[u8], to: &mut Vec<u8>) -> bool {
         to.clear();
         let powers = self.powers(request).and_then(|(powers, core_ratio)| {
@@ -208,7 +211,8 @@ impl PowerEstimator {
         let registry = self.registry();
         let ready = Arc::new(self.find(&registry, request, output_type, source)?);
         let mut all = self.ready.write_unpoisoned();
-        // Where other pipelines came meanwhile, what was found in the old ones is for this request only.
+        // If the pipelines were replaced meanwhile, the selection is used for this request only and
+        // not cached.
         if Arc::ptr_eq(&registry, &self.registry()) {
             if all.len() >= MAX_REQUEST_KINDS {
                 all.clear();
@@ -228,7 +232,7 @@ impl PowerEstimator {
         if let Some(looks) = self.looks.get() {
             let metrics = request.metrics.iter().chain(&request.system_features).cloned().collect();
             let (trainer_name, filter) = (request.trainer_name.clone(), request.filter.clone());
-            // Where they have enough to do already, it is told another time.
+            // If the channel is full, the request kind is sent another time.
             let _ = looks.try_send(MissingPredictor {
                 purpose: PredictorPurpose { output_type, source },
                 metrics,
@@ -240,7 +244,7 @@ impl PowerEstimator {
         self.prepare(about, formulas, request, cores)
     }
 
-    /// The predictor that answers for rows of these metrics, and its formulas.
+    /// The selected predictor and its formulas for rows of these metrics.
     pub fn select_formulas(
         &self,
         metrics: &[&str],
@@ -252,7 +256,7 @@ impl PowerEstimator {
         Ok((about, formulas))
     }
 
-    /// Which predictor, its formulas, and the cores of the machine that it was learned on.
+    /// The predictor, its formulas, and the core count of its training machine.
     fn choose(
         &self,
         registry: &PipelineRegistry,
@@ -264,7 +268,7 @@ impl PowerEstimator {
         let filter = ErrorFilter::read(&request.filter).map_err(|error| failed(error.to_string()))?;
         if !request.trainer_name.is_empty() && PowerTrainer::named(&request.trainer_name).is_none() {
             return Err(failed(format!(
-                "trainer_name is {:?}, which nobody is called",
+                "trainer_name is {:?}, which no trainer has",
                 shorten(&request.trainer_name)
             )));
         }
@@ -281,17 +285,19 @@ impl PowerEstimator {
             machine_spec: self.machine.clone(),
             loose_node_type: true,
         };
-        // The trainer that was asked for, else whoever is there: an answer is worth more than a name.
+        // First the requested trainer, then any trainer: an estimate is worth more than a refusal.
         for trainer in [request.trainer_name.as_str(), ""] {
             model_request.trainer_name = trainer.to_string();
-            // The pipeline that is asked for the source, then others: one may know node power only.
+            // First the pipeline that is active for the source, then others, since a pipeline may
+            // have node power only.
             let others = registry.pipelines.iter().rev();
             let pipelines = registry.active(source).into_iter().chain(others);
-            // What is shipped answers only for machines like its own: see below.
+            // Shipped predictors are excluded here; they answer only for similar machines, see
+            // below.
             let pipelines = pipelines.map(|pipeline| &**pipeline);
             let pipelines = pipelines.filter(|pipeline| pipeline.name != self.defaults.pipeline.name);
             let pipelines: Vec<&PredictorPipeline> = pipelines.collect();
-            // One that cannot be read is said once and left out; the next best answers.
+            // A predictor that cannot be read is reported once and skipped; the next best answers.
             let mut broken: Vec<*const PipelineModel> = Vec::new();
             loop {
                 let is_wanted = |_: &PredictorPipeline, model: &PipelineModel| {
@@ -322,7 +328,7 @@ impl PowerEstimator {
                 break;
             }
         }
-        // A platform is a platform, whoever reads its meter.
+        // Platform power is the same quantity for every meter, so any platform source will do.
         model_request.source = if source.components() == [PowerComponent::Platform] {
             EnergySource::Acpi
         } else {
@@ -380,7 +386,7 @@ impl PowerEstimator {
             let Some(places) = places else {
                 let missing = formula.features.iter().find(|name| place(name).is_none());
                 return Err(format!(
-                    "metrics has no {}, which the predictor looks at",
+                    "metrics has no {}, which the predictor needs",
                     missing.map_or("", String::as_str)
                 ));
             };
@@ -394,7 +400,7 @@ impl PowerEstimator {
     }
 }
 
-/// What makes a kind of request: the lengths are in it, so that no two kinds have the same text.
+/// Cache key of a request kind. Lengths are included, so that two kinds never have the same key.
 fn request_kind(request: &EstimateRequest, output_type: OutputType, source: EnergySource) -> String {
     let mut kind = String::with_capacity(256);
     let _ = write!(kind, "{} ", request.metrics.len());

@@ -1,10 +1,13 @@
-//! The estimator: features of containers, processes or a node in, watts out, as the exporter of Kepler asks through a socket.
+//! The estimator: takes features of containers, processes or a node and returns watts. It
+//! implements the socket protocol of Kepler's exporter.
 //!
-//! [`PowerEstimator::answer`] takes the bytes of a request and always gives one JSON object: an answer, or an object with empty `powers` and the reason in
-//! `msg`. What the reply never does: a list for `powers`, a negative number, a NaN, more than the exporter's one read of
-//! 4096 bytes: numbers are as short as that needs, and more rows than fit are refused.
+//! [`PowerEstimator::answer`] takes the bytes of a request and always returns one JSON object: an
+//! answer, or an object with empty `powers` and the reason in `msg`. The reply never has a list for
+//! `powers`, a negative number or a NaN. It never exceeds the 4096 bytes of the exporter's single
+//! read: numbers are shortened to fit, and requests with too many rows are refused.
 //!
-//! [`PowerEstimator::estimate_node`] is the same for this program itself: a node's power with its interval and its idle part.
+//! [`PowerEstimator::estimate_node`] serves metier itself: a node's power with its interval and
+//! idle part.
 
 mod engine;
 mod node;

@@ -1,26 +1,28 @@
-//! The power of a node as the same predictors say that answer the exporter, with its interval and its idle part.
+//! Estimates a node's power, interval and idle part with the predictors that also answer the
+//! exporter.
 
 use super::engine::{FeaturePosition, PowerEstimator, PredictorInUse, PreparedFormula};
 use super::request::EstimateRequest;
 use crate::kepler_terms::{EnergySource, OutputType, PowerComponent};
 
-/// The power of a node.
+/// Estimated power of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodePowerEstimate {
     pub about: PredictorInUse,
-    /// Watts of the wanted components together.
+    /// Watts of the requested components together.
     pub watts: f64,
-    /// Ends of the interval: those of the components added up, which is rather too wide than too narrow. `None` where the predictor tells none.
+    /// The interval: the sums of the components' lower and upper ends, which makes it rather too
+    /// wide. `None` if the predictor has no interval.
     pub interval: Option<(f64, f64)>,
-    /// Watts of it that it would take if nobody worked.
+    /// Idle part of `watts`.
     pub idle: f64,
-    /// Whether the use is within what the predictor was learned from.
+    /// Whether all features are within the range of the training data.
     pub in_range: bool,
-    /// Cores of this machine for each of the machine that it was learned on.
+    /// Cores of this machine divided by cores of the training machine.
     pub core_ratio: f64,
 }
 
-/// What one component says.
+/// Estimate of one component.
 struct ComponentEstimate {
     watts: f64,
     interval: Option<(f64, f64)>,
@@ -29,8 +31,9 @@ struct ComponentEstimate {
 }
 
 impl PowerEstimator {
-    /// What a node takes whose use is `values` a second, one for each of `metrics`: the sum of these components of the source. Idle power of a larger machine than this one is
-    /// taken for its share of the cores, as the exporter does.
+    /// Estimates a node's power as the sum of the source's components. `values` are the rates per
+    /// second of `metrics`. If the predictor was trained on a larger machine, its idle power is
+    /// scaled by the ratio of the cores, as the exporter does.
     pub fn estimate_node(
         &self,
         metrics: &[&str],
@@ -162,7 +165,7 @@ mod tests {
         assert!(estimator.estimate_node(&["bpf_page_cache_hit"], &[1.0], EnergySource::Acpi, &[]).is_err());
     }
 
-    /// Watts of a machine of so many cores on which nobody works, and who says so.
+    /// Idle watts of a machine with this many cores, and the pipeline that answered.
     fn idle(cores: f64, metrics: &[&str], source: EnergySource) -> (f64, String) {
         let estimator = PowerEstimator::new(PipelineRegistry::default(), machine(cores)).unwrap();
         let components: &[PowerComponent] = match source {
@@ -175,20 +178,22 @@ mod tests {
     }
 
     proptest! {
-        /// Of a machine that is split into virtual ones, none of which has a meter.
+        /// On a host that is split into virtual machines without meters, the idle powers must add
+        /// up to the host's.
         #[test]
         fn virtual_machines_of_the_fallback_count_idling_once(
             cores in proptest::collection::vec(1u32..64, 1..20),
             source in prop_oneof![Just(EnergySource::Acpi), Just(EnergySource::RaplSysfs)],
         ) {
             let of = |cores: u32| idle(f64::from(cores), &["bpf_cpu_time_ms"], source);
-            let (whole, who) = of(cores.iter().sum());
-            prop_assert_eq!(who, "fallback");
+            let (whole, pipeline) = of(cores.iter().sum());
+            prop_assert_eq!(pipeline, "fallback");
             let parts: f64 = cores.iter().map(|cores| of(*cores).0).sum();
             prop_assert!(whole > 0.0 && (parts - whole).abs() <= 1e-9 * whole, "{parts} {whole}");
         }
 
-        /// What is shipped knows a machine of 40 cores, and answers from half of it.
+        /// The shipped predictor was trained on a machine of 40 cores and answers from half of that
+        /// upwards.
         #[test]
         fn virtual_machines_of_what_is_shipped_take_their_cores_share_of_idling(
             cores in 20u32..=40,
@@ -197,8 +202,8 @@ mod tests {
             let of = |cores: u32| {
                 idle(f64::from(cores), &["cache_miss", "cpu_cycles", "cpu_instructions"], source)
             };
-            let ((whole, who), (part, of_part)) = (of(40), of(cores));
-            prop_assert_eq!((who.as_str(), of_part.as_str()), ("metier-defaults", "metier-defaults"));
+            let ((whole, of_whole), (part, of_part)) = (of(40), of(cores));
+            prop_assert_eq!((of_whole.as_str(), of_part.as_str()), ("metier-defaults", "metier-defaults"));
             prop_assert!(whole > 0.0);
             prop_assert!((part - whole * f64::from(cores) / 40.0).abs() <= 1e-9 * whole, "{part} {whole}");
             prop_assert!((of(20).0 * 2.0 - whole).abs() <= 1e-9 * whole, "two halves are the whole");

@@ -1,27 +1,30 @@
-//! Writes replies: one JSON object, without blanks, with numbers as short as the reader needs them.
+//! Writes replies: one JSON object without blanks, with numbers as short as the reader needs.
 //!
-//! The exporter reads once, into 4096 bytes, and counts in milliwatts. So numbers have six decimals where there is room, and fewer where the reply
-//! would not fit: a hundred rows of four components keep three or more. What rounding takes from a row is given to the next of its component, so that
-//! sums hold however short the numbers are. More rows than fit at all are refused: the exporter could read none of them.
+//! The exporter reads once, into 4096 bytes, and counts in milliwatts. Numbers have six decimals
+//! where there is room, and fewer if the reply would not fit: a hundred rows of four components
+//! have three or more. The rounding error of a row is carried over to the next row of its
+//! component, so sums hold at any length. More rows than can fit are refused, since the exporter
+//! could read none of them.
 
 use crate::kepler_terms::PowerComponent;
 
-/// What the exporter reads at most.
+/// Size of the exporter's read buffer.
 pub const EXPORTER_READ_BYTES: usize = 4096;
-/// What is around the numbers, at most.
+/// Upper bound of the bytes around the numbers.
 const REPLY_OVERHEAD_BYTES: usize = 128;
 const MAX_DECIMALS: usize = 6;
-/// Longest reason of a refusal, as it is written: its beginning, and its end.
+/// Longest reason of a refusal as written: bytes of its beginning, and of its end.
 const MAX_REASON_BYTES: (usize, usize) = (700, 300);
-/// What who sends too many rows can do.
+/// Hint for clients that send too many rows.
 pub const FEWER_ROWS_HINT: &str = "the watts of so many do not fit in the 4096 bytes that an exporter reads; want fewer rows, in several requests";
 
-/// Whether watts of so many rows can fit, each component with a digit and a comma a row.
+/// Whether this many rows can fit, with a digit and a comma for each component and row.
 pub fn may_fit(rows: usize, components: usize) -> bool {
     rows.saturating_mul(components).saturating_mul(2) <= EXPORTER_READ_BYTES
 }
 
-/// Writes watts of each component, row by row. Says whether they fit in one read; where they do not, nothing is written.
+/// Writes the watts of each component, row by row. Returns false, and writes nothing, if they do
+/// not fit into one read.
 pub fn write_powers(to: &mut Vec<u8>, powers: &[(PowerComponent, Vec<f64>)], core_ratio: f64) -> bool {
     let decimals = decimals(powers);
     to.extend_from_slice(b"{\"powers\":{");
@@ -37,7 +40,7 @@ pub fn write_powers(to: &mut Vec<u8>, powers: &[(PowerComponent, Vec<f64>)], cor
             if row > 0 {
                 to.push(b',');
             }
-            // A row that takes nothing takes nothing from others either.
+            // A row of 0 W stays 0; it takes no carried rounding error.
             over = if *watts == 0.0 {
                 number(to, 0.0, decimals) + over
             } else {
@@ -59,14 +62,14 @@ pub fn write_powers(to: &mut Vec<u8>, powers: &[(PowerComponent, Vec<f64>)], cor
 /// Writes a refusal. `powers` is an object here too: the exporter cannot read a list.
 pub fn write_refusal(to: &mut Vec<u8>, why: &str) {
     to.extend_from_slice(b"{\"powers\":{},\"msg\":");
-    // A text can always be written.
+    // Serialising a string cannot fail.
     let _ = serde_json::to_writer(&mut *to, &shorten_reason(why));
     to.push(b'}');
 }
 
-/// A reason that can be read at once, whatever of the request is in it: its beginning and its end.
+/// Shortens a reason to its beginning and end, so that the reply fits into one read.
 fn shorten_reason(why: &str) -> std::borrow::Cow<'_, str> {
-    // What a letter takes in JSON.
+    // Bytes of a character in JSON.
     let size = |letter: char| match letter {
         '"' | '\\' => 2,
         letter if letter.is_control() => 6,
@@ -90,7 +93,7 @@ fn shorten_reason(why: &str) -> std::borrow::Cow<'_, str> {
     format!("{} … {}", &why[..begin], &why[why.len() - end..]).into()
 }
 
-/// How many decimals fit in one read.
+/// Number of decimals that fit into one read.
 fn decimals(powers: &[(PowerComponent, Vec<f64>)]) -> usize {
     let (mut zeros, mut numbers, mut most) = (0, 0, 1.0f64);
     for watts in powers.iter().flat_map(|(_, watts)| watts) {
@@ -105,19 +108,20 @@ fn decimals(powers: &[(PowerComponent, Vec<f64>)]) -> usize {
         return MAX_DECIMALS;
     }
     let room = EXPORTER_READ_BYTES.saturating_sub(REPLY_OVERHEAD_BYTES + 2 * zeros) / numbers;
-    // Rounding may bring another digit.
+    // Rounding may add a digit.
     let whole = (most + 1.0).log10().floor() as usize + 1;
-    // A comma and a point beside the digits.
+    // A comma and a decimal point besides the digits.
     room.saturating_sub(whole + 2).min(MAX_DECIMALS)
 }
 
-/// A number that is not negative, with at most so many decimals and without zeros at its end. Gives what rounding took from it.
+/// Writes a non-negative number with at most this many decimals and without trailing zeros. Returns
+/// the rounding error.
 fn number(to: &mut Vec<u8>, value: f64, decimals: usize) -> f64 {
     const POWERS: [u64; MAX_DECIMALS + 1] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
     let unit = POWERS[decimals.min(MAX_DECIMALS)];
-    // What was carried on may be a little less than nothing.
+    // The carried rounding error can make the value slightly negative.
     let scaled = if value < 0.0 { 0.0 } else { (value * unit as f64).round() };
-    // Watts of more than nine thousand million are no watts; they are written in the long way.
+    // Above 9e9 W the fixed-point form would overflow; the general form is used.
     if !(0.0..9e15).contains(&scaled) {
         let value = if value.is_finite() { value.max(0.0) } else { 0.0 };
         let _ = serde_json::to_writer(&mut *to, &value);

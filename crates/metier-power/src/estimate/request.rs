@@ -1,4 +1,4 @@
-//! A request to the estimator, read in one pass: the numbers of all rows go into one flat list.
+//! Parses an estimator request in one pass; the numbers of all rows go into one flat list.
 
 use std::fmt;
 
@@ -8,14 +8,15 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use super::reply::FEWER_ROWS_HINT;
 use crate::kepler_terms::{EnergySource, OutputType};
 
-/// Most rows of a request: each takes two bytes of the reply at least, and an exporter reads 4096.
+/// Largest number of rows: each takes at least two bytes of the reply, and the exporter reads 4096.
 const MAX_REQUEST_ROWS: usize = 2048;
-/// Most numbers of a request.
+/// Largest count of numbers in a request.
 const MAX_REQUEST_NUMBERS: usize = 256 << 10;
-/// Most names of a request.
+/// Largest count of names in a request.
 const MAX_REQUEST_NAMES: usize = 4096;
 
-/// Whether a request is whole: the last byte that is not blank closes an object. It has no length and no end otherwise.
+/// Whether a request is complete: its last non-blank byte closes an object. The protocol has no
+/// length field and no terminator.
 pub fn is_whole(bytes: &[u8]) -> bool {
     bytes.iter().rev().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}')
 }
@@ -23,30 +24,30 @@ pub fn is_whole(bytes: &[u8]) -> bool {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with metrics, values, output_type and source")]
 pub struct EstimateRequest {
-    /// Names of the columns.
+    /// Column names.
     #[serde(deserialize_with = "names")]
     pub metrics: Vec<String>,
     pub values: RequestRows,
     /// `AbsPower` or `DynPower`.
     pub output_type: String,
-    /// The source of energy that is stood in for.
+    /// The energy source that the estimate replaces.
     #[serde(deserialize_with = "maybe")]
     pub source: Option<String>,
-    /// Names of columns that are the same in all rows.
+    /// Names of features that are equal in all rows.
     #[serde(deserialize_with = "names")]
     pub system_features: Vec<String>,
-    /// Their values; texts count as nothing.
+    /// Values of `system_features`; texts are ignored.
     pub system_values: SystemValues,
-    /// The trainer that is wanted.
+    /// The requested trainer.
     #[serde(default)]
     pub trainer_name: String,
-    /// What errors are allowed.
+    /// Error limits.
     #[serde(default)]
     pub filter: String,
 }
 
 impl EstimateRequest {
-    /// A request for rows of these metrics, without any wish.
+    /// A request for rows of these metrics without trainer or filter.
     pub(super) fn plain(metrics: &[&str], output_type: OutputType, source: EnergySource) -> Self {
         Self {
             metrics: metrics.iter().map(ToString::to_string).collect(),
@@ -60,7 +61,7 @@ impl EstimateRequest {
         }
     }
 
-    /// Reads the bytes; says what is wrong with them.
+    /// Parses the bytes; the error states what is wrong with them.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let request: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let width = request.metrics.len();
@@ -81,7 +82,7 @@ fn names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     from.deserialize_seq(BoundedListVisitor("names", |name: String| Ok(name)))
 }
 
-/// A list that ends the reading where it is too long, before it takes room.
+/// A list that stops parsing at its length limit, before it allocates more.
 struct BoundedListVisitor<T, U>(&'static str, fn(T) -> Result<U, &'static str>);
 
 impl<'de, T: Deserialize<'de>, U> Visitor<'de> for BoundedListVisitor<T, U> {
@@ -91,18 +92,18 @@ impl<'de, T: Deserialize<'de>, U> Visitor<'de> for BoundedListVisitor<T, U> {
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<U>, A::Error> {
         let mut list = Vec::new();
-        while let Some(one) = seq.next_element()? {
+        while let Some(item) = seq.next_element()? {
             if list.len() >= MAX_REQUEST_NAMES {
                 let why = format!("more than {MAX_REQUEST_NAMES} {}; want at most so many", self.0);
                 return Err(A::Error::custom(why));
             }
-            list.push((self.1)(one).map_err(A::Error::custom)?);
+            list.push((self.1)(item).map_err(A::Error::custom)?);
         }
         Ok(list)
     }
 }
 
-/// Present, and a text or null.
+/// Accepts a text or null.
 fn maybe<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(from)
 }
@@ -111,9 +112,9 @@ fn maybe<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error>
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RequestRows {
     pub numbers: Vec<f64>,
-    /// How many there are in each row, where all are alike; else of the first.
+    /// Length of the rows if all are equal, else of the first.
     width: usize,
-    /// How many rows there are.
+    /// Number of rows.
     pub count: usize,
     odd: Option<(usize, usize)>,
 }
@@ -156,7 +157,7 @@ impl<'de> Deserialize<'de> for RequestRows {
     }
 }
 
-/// One row; gives how many numbers it has.
+/// Parses one row and returns its length.
 struct RowVisitor<'a>(&'a mut Vec<f64>);
 
 impl<'de> Visitor<'de> for RowVisitor<'_> {
@@ -184,7 +185,7 @@ impl<'de> DeserializeSeed<'de> for RowVisitor<'_> {
     }
 }
 
-/// Values of a system: numbers, or texts that count as nothing.
+/// System values: numbers, or texts, which are ignored.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SystemValues(pub Vec<f64>);
 

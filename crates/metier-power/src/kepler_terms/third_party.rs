@@ -1,7 +1,9 @@
-//! Metrics that are not Kepler's: a feature group of their own, whose names the user says once for the process (`PROM_THIRDPARTY_METRICS`).
+//! Third-party metrics: a feature group whose names the user sets once per process
+//! (`PROM_THIRDPARTY_METRICS`).
 //!
-//! A name is that of a counter in Prometheus as it stands there, without Kepler's prefix. The names are the features of
-//! [`FeatureGroup::ThirdParty`] and are added to those of [`FeatureGroup::WorkloadOnly`], both in the order of the alphabet.
+//! A name is a Prometheus counter without Kepler's prefix. The names are the features of
+//! [`FeatureGroup::ThirdParty`] and are added to those of [`FeatureGroup::WorkloadOnly`], both in
+//! alphabetical order.
 
 use std::sync::OnceLock;
 
@@ -13,13 +15,14 @@ const MAX_NAME_LENGTH: usize = 200;
 
 static CONFIGURED_METRICS: OnceLock<ThirdPartyMetrics> = OnceLock::new();
 
-/// The names, and the features of workloads with them.
+/// Third-party names, and the workload features including them.
 struct ThirdPartyMetrics {
     names: Vec<&'static str>,
     workload: Vec<&'static str>,
 }
 
-/// Says which metrics there are beside Kepler's. Only the first call that names any counts for a process: groups must not change under a predictor.
+/// Sets the third-party metrics. Only the first call with names counts in a process: groups must
+/// not change while a predictor uses them.
 pub fn set(names: &[String]) -> Result<(), Error> {
     let mut sorted: Vec<&str> = names.iter().map(String::as_str).collect();
     sorted.sort_unstable();
@@ -50,7 +53,10 @@ pub fn set(names: &[String]) -> Result<(), Error> {
     if let Some(metrics) = CONFIGURED_METRICS.get() {
         return match metrics.names == sorted {
             true => Ok(()),
-            false => wrong(&sorted.join(","), &format!("{}, as was said before", metrics.names.join(","))),
+            false => wrong(
+                &sorted.join(","),
+                &format!("{}, as set earlier in this process", metrics.names.join(",")),
+            ),
         };
     }
     let names: Vec<&'static str> =
@@ -62,17 +68,17 @@ pub fn set(names: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The names, in the order of the alphabet; none where nobody said any.
+/// The names in alphabetical order; empty if none are set.
 pub fn names() -> &'static [&'static str] {
     CONFIGURED_METRICS.get().map_or(&[], |metrics| metrics.names.as_slice())
 }
 
-/// Whether a feature is one of them.
+/// Whether a feature is a third-party metric.
 pub fn has(feature: &str) -> bool {
     names().contains(&feature)
 }
 
-/// The features of workloads with them; `None` where nobody said any.
+/// The workload features with third-party metrics; `None` if none are set.
 pub fn workload() -> Option<&'static [&'static str]> {
     CONFIGURED_METRICS.get().map(|metrics| metrics.workload.as_slice())
 }

@@ -1,21 +1,24 @@
-//! What a metered node idles with, found from its own history: no meter tells it, and no node is ever quite idle.
+//! Estimates the idle power of a metered node from its history; no meter measures it, and a node is
+//! never fully idle.
 //!
-//! Power is taken for a straight line over busy processors, `watts = idle + slope · busy`, by least squares: its value at 0 is idling, at most the least that was
-//! ever measured. Where the processors were about equally busy all the time no line can be told; then the least that was measured stands in, which is rather too much.
+//! A least-squares line `watts = idle + slope · busy` is fitted over busy processors. Its
+//! intercept is the idle power, limited to the smallest measured power. If utilisation hardly
+//! varied, no line can be fitted. Then the smallest measured power is used, which overestimates
+//! idle power.
 
-/// Entries that a line needs.
+/// Fewest entries for a fit.
 const MIN_FIT_POINTS: usize = 24;
-/// Processors between the least and the most busy entry that a line needs.
+/// Smallest range of busy processors for a fit.
 const MIN_FIT_CORES: f64 = 0.25;
 
-/// How idle power was found.
+/// Method by which idle power was estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleMethod {
-    /// A line through what was measured.
+    /// Intercept of a line through the measurements.
     Fitted,
-    /// The least that was measured.
+    /// Smallest measured power.
     Least,
-    /// The predictor says so.
+    /// Value of the predictor.
     Predicted,
 }
 
@@ -35,7 +38,7 @@ pub fn estimate_idle(points: &[(f64, f64)]) -> Option<(f64, IdleMethod)> {
         with += (point.0 - busy) * (point.1 - watts);
         square += (point.0 - busy).powi(2);
     }
-    // Power that falls with load is somebody else's: of a graphics card, say.
+    // Power that falls with load comes from another device, such as a graphics card.
     let slope = (with / square).max(0.0);
     Some(((watts - slope * busy).clamp(0.0, least), IdleMethod::Fitted))
 }

@@ -1,9 +1,10 @@
-//! The power of a node over time and in parts: what was measured, what was estimated, what idles and who takes the rest.
+//! A node's power over time and by consumer: measured, estimated, idle, and per-consumer parts.
 //!
-//! The measured power is shared where there is any, else the estimated. Every entry adds up: idle + parts + others + unseen is the node's power within rounding
-//! ([`crate::share`]). Who works is told by time on processors, the one thing that is known of every process.
+//! The measured power is divided if there is a meter, else the estimated power. Every entry adds
+//! up: idle + parts + others + unseen equals the node's power within rounding ([`crate::share`]).
+//! Parts are proportional to processor time, the only quantity known for every process.
 //!
-//! Bounded: so many entries, so many parts of an entry; the oldest go.
+//! Entries and named parts are bounded; the oldest entries are dropped.
 
 mod idle;
 #[cfg(test)]
@@ -17,71 +18,71 @@ use crate::share::share;
 pub use idle::IdleMethod;
 pub use view::{EstimateComparison, LedgerConsumer, LedgerView};
 
-/// Entries that are kept.
+/// Largest number of entries.
 pub const MAX_ENTRIES: usize = 720;
-/// Parts of an entry that are kept by name.
+/// Largest number of named parts in an entry.
 pub const MAX_NAMED_PARTS: usize = 16;
 
-/// What is known of a node over a short time.
+/// Observation of a node over a short interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeObservation<K> {
-    /// The end of it, in milliseconds since 1970.
+    /// End of the interval, in milliseconds since 1970.
     pub at: i64,
-    /// Its length in seconds.
+    /// Length in seconds.
     pub seconds: f64,
-    /// Processors that were busy, on average.
+    /// Mean number of busy processors.
     pub busy_cores: Option<f64>,
-    /// Watts that the meter said.
+    /// Measured watts.
     pub measured: Option<f64>,
-    /// What a predictor said.
+    /// Estimated power.
     pub estimated: Option<EstimatedPower>,
-    /// Who used the processors, and for how many seconds.
+    /// Processor seconds of each consumer.
     pub used: Vec<(K, f64)>,
-    /// Seconds for which nobody was found.
+    /// Processor seconds without a known consumer.
     pub unseen: f64,
 }
 
-/// What a predictor said of a node.
+/// Estimated power of a node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EstimatedPower {
     pub watts: f64,
     /// Ends of the interval.
     pub interval: Option<(f64, f64)>,
-    /// Watts of it that idle.
+    /// Idle part in watts.
     pub idle: f64,
 }
 
-/// The node's power over a short time, in parts.
+/// A node's power over a short interval, in parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerEntry<K> {
-    /// The end of it, in milliseconds since 1970.
+    /// End of the interval, in milliseconds since 1970.
     pub at: i64,
-    /// Its length in seconds.
+    /// Length in seconds.
     pub seconds: f64,
-    /// Processors that were busy, on average.
+    /// Mean number of busy processors.
     pub busy_cores: Option<f64>,
-    /// Watts that the meter said.
+    /// Measured watts.
     pub measured: Option<f64>,
-    /// What a predictor said.
+    /// Estimated power.
     pub estimated: Option<EstimatedPower>,
-    /// The parts of `measured`, else of `estimated`; `None` where there is neither.
+    /// Parts of `measured`, else of `estimated`; `None` if both are missing.
     pub parts: Option<PowerBreakdown<K>>,
 }
 
 /// The parts of a node's power, in watts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerBreakdown<K> {
-    /// What it would take if nobody worked.
+    /// Idle power.
     pub idle: f64,
-    /// Those that take most.
+    /// The largest consumers.
     pub named: Box<[(K, f64)]>,
     pub others: f64,
-    /// Work for which nobody was found.
+    /// Power of work without a known consumer.
     pub unseen: f64,
 }
 
 impl<K> LedgerEntry<K> {
-    /// The power that is shared.
+    /// The power that is divided.
     pub fn node(&self) -> Option<f64> {
         self.measured.or(self.estimated.map(|estimated| estimated.watts))
     }
@@ -102,7 +103,7 @@ impl<K> Default for PowerLedger<K> {
 }
 
 impl<K> PowerLedger<K> {
-    /// Of at most so many entries.
+    /// A ledger with at most this many entries.
     pub fn new(most: usize) -> Self {
         Self { entries: VecDeque::new(), most: most.max(1), how: IdleMethod::Predicted }
     }
@@ -112,14 +113,14 @@ impl<K> PowerLedger<K> {
         self.entries.iter()
     }
 
-    /// How the idle power of the latest entry was found.
+    /// Method by which the latest entry's idle power was estimated.
     pub fn how(&self) -> IdleMethod {
         self.how
     }
 }
 
 impl<K: Clone + Eq + Hash> PowerLedger<K> {
-    /// Enters what was looked at.
+    /// Adds an observation.
     pub fn enter(&mut self, looked: NodeObservation<K>) {
         let usable = |watts: &f64| watts.is_finite() && *watts >= 0.0;
         let NodeObservation { at, seconds, busy_cores, measured, estimated, used, unseen } = looked;
@@ -137,7 +138,8 @@ impl<K: Clone + Eq + Hash> PowerLedger<K> {
         self.entries.push_back(entry);
     }
 
-    /// What the node idles with: found from the meter where there is one, else what the predictor says.
+    /// Idle power of the node: estimated from the meter if there is one, else the predictor's
+    /// value.
     fn idle(&self, latest: &LedgerEntry<K>, node: f64) -> (f64, IdleMethod) {
         let predicted = latest.estimated.map_or(0.0, |estimated| estimated.idle);
         if latest.measured.is_none() {
@@ -153,14 +155,14 @@ impl<K: Clone + Eq + Hash> PowerLedger<K> {
     }
 }
 
-/// Shares a node's power by time on processors.
+/// Divides a node's power in proportion to processor time.
 fn break_down<K>(node: f64, idle: f64, mut used: Vec<(K, f64)>, unseen: f64) -> PowerBreakdown<K> {
     let times: Vec<f64> = used.iter().map(|(_, seconds)| *seconds).chain([unseen]).collect();
     let shares = share(node, idle, &times);
     let mut watts = shares.parts;
     let unseen = watts.pop().unwrap_or(0.0);
-    for (one, watts) in used.iter_mut().zip(watts) {
-        one.1 = watts;
+    for (part, watts) in used.iter_mut().zip(watts) {
+        part.1 = watts;
     }
     used.sort_by(|a, b| b.1.total_cmp(&a.1));
     let others = used.iter().skip(MAX_NAMED_PARTS).map(|(_, watts)| watts).sum();

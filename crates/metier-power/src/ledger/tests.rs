@@ -1,4 +1,4 @@
-//! Ledgers: conservation as a property, bounds, idling, comparison.
+//! Tests of the ledger: conservation as a property, bounds, idle power, comparison.
 
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn sum<K>(parts: &PowerBreakdown<K>) -> f64 {
 }
 
 proptest! {
-    // Rows are many in each case.
+    // Each case has many rows, so fewer cases.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
@@ -52,10 +52,10 @@ proptest! {
         let mut ledger: PowerLedger<usize> = PowerLedger::new(30);
         for (at, (measured, estimated, idle, used, unseen)) in rows.into_iter().enumerate() {
             let estimated = estimated.map(|watts| EstimatedPower { watts, interval: None, idle });
-            // Somebody stands in the list once.
+            // Each consumer is in the list once.
             let mut used = used;
-            used.sort_by_key(|(who, _)| *who);
-            used.dedup_by_key(|(who, _)| *who);
+            used.sort_by_key(|(consumer, _)| *consumer);
+            used.dedup_by_key(|(consumer, _)| *consumer);
             let busy_cores = Some(unseen);
             ledger.enter(NodeObservation { at: at as i64, seconds: 5.0, busy_cores, measured, estimated, used, unseen });
         }
@@ -112,7 +112,7 @@ fn those_who_took_most_come_first_and_the_rest_is_together() {
     ledger.enter(looked(1, None, Some(40.0), &[("a", 1.0), ("b", 2.0), ("c", 0.0)]));
     ledger.enter(looked(2, None, Some(40.0), &[("c", 3.0)]));
     let view = ledger.view(10, 2);
-    let names: Vec<_> = view.consumers.iter().map(|consumer| (consumer.who, consumer.mean)).collect();
+    let names: Vec<_> = view.consumers.iter().map(|consumer| (consumer.identity, consumer.mean)).collect();
     assert_eq!(names, [("c", 15.0), ("b", 10.0)]);
     assert_eq!(view.consumers[0].watts, [None, Some(30.0)]);
     assert_eq!(view.others, [Some(10.0), Some(0.0)]);

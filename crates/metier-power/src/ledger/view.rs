@@ -1,52 +1,53 @@
-//! What is shown of a ledger: the latest entries, those who took most, and how the estimate did against the meter.
+//! A view of a ledger: the latest entries, the largest consumers, and the estimate's error against
+//! the meter.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::{LedgerEntry, PowerLedger};
 
-/// Below this many watts an error in per cent says nothing.
+/// Entries below this many watts are left out of relative errors.
 const RELATIVE_ERROR_FLOOR_WATTS: f64 = 1.0;
 
-/// The latest entries, and who took most.
+/// The latest entries and their largest consumers.
 #[derive(Debug)]
 pub struct LedgerView<'a, K> {
     pub entries: Vec<&'a LedgerEntry<K>>,
-    /// Those who took most energy over these entries, the first the most.
+    /// Consumers with the most energy over these entries, in descending order.
     pub consumers: Vec<LedgerConsumer<K>>,
-    /// What all others took in each entry; `None` where nothing is known.
+    /// Power of all other consumers in each entry; `None` if unknown.
     pub others: Vec<Option<f64>>,
-    /// How the estimate did; `None` where there is no meter or no predictor.
+    /// Error of the estimate; `None` without a meter or a predictor.
     pub compared: Option<EstimateComparison>,
 }
 
-/// One who takes power.
+/// A power consumer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerConsumer<K> {
-    pub who: K,
-    /// Watts on average, over all entries whose parts are known.
+    pub identity: K,
+    /// Mean watts over all entries with known parts.
     pub mean: f64,
-    /// Watts in each entry; `None` where it was among the others, or nothing is known.
+    /// Watts in each entry; `None` if the consumer was not named there, or the parts are unknown.
     pub watts: Vec<Option<f64>>,
 }
 
-/// How the estimate did against the meter.
+/// Error of the estimate against the meter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EstimateComparison {
-    /// Entries that have both.
+    /// Entries with both a measurement and an estimate.
     pub entries: usize,
     /// Mean of the absolute differences, in watts.
     pub mae: f64,
-    /// Mean of the differences relative to the meter, in entries above a watt.
+    /// Mean relative difference to the meter, over entries above one watt.
     pub mape: Option<f64>,
-    /// Mean of estimated less measured, in watts.
+    /// Mean of estimated minus measured, in watts.
     pub bias: f64,
-    /// Entries whose estimate has an interval, and those of them whose measured power is inside.
+    /// Entries whose estimate has an interval, and how many of them contain the measured power.
     pub inside: Option<(usize, usize)>,
 }
 
 impl<K: Clone + Eq + Hash> PowerLedger<K> {
-    /// The latest entries, and at most so many consumers by name.
+    /// The latest entries and at most `most` named consumers.
     pub fn view(&self, latest: usize, most: usize) -> LedgerView<'_, K> {
         let entries: Vec<&LedgerEntry<K>> =
             self.entries.iter().skip(self.entries.len().saturating_sub(latest)).collect();
@@ -55,33 +56,34 @@ impl<K: Clone + Eq + Hash> PowerLedger<K> {
         for entry in &entries {
             let Some(parts) = &entry.parts else { continue };
             seconds += entry.seconds;
-            for (who, watts) in &parts.named {
-                *energy.entry(who).or_default() += watts * entry.seconds;
+            for (consumer, watts) in &parts.named {
+                *energy.entry(consumer).or_default() += watts * entry.seconds;
             }
         }
         let mut ranked: Vec<(&K, f64)> = energy.into_iter().collect();
-        // Among equals who was met first stays first, so that rows do not change places.
-        let place = |who: &K| {
+        // Ties keep the order of first appearance, so that rows do not swap.
+        let place = |consumer: &K| {
             let all = entries.iter().filter_map(|entry| entry.parts.as_ref()).flat_map(|parts| &parts.named);
-            all.into_iter().position(|(known, _)| known == who)
+            all.into_iter().position(|(known, _)| known == consumer)
         };
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| place(a.0).cmp(&place(b.0))));
         ranked.truncate(most);
         let consumers: Vec<LedgerConsumer<K>> = ranked
             .into_iter()
-            .map(|(who, joules)| LedgerConsumer {
-                who: who.clone(),
+            .map(|(consumer, joules)| LedgerConsumer {
+                identity: consumer.clone(),
                 mean: if seconds > 0.0 { joules / seconds } else { 0.0 },
-                watts: entries.iter().map(|entry| watts_of(entry, who)).collect(),
+                watts: entries.iter().map(|entry| watts_of(entry, consumer)).collect(),
             })
             .collect();
         let others = entries
             .iter()
             .map(|entry| {
                 let parts = entry.parts.as_ref()?;
-                let is_shown = |who: &K| consumers.iter().any(|consumer| consumer.who == *who);
-                let rest = parts.named.iter().filter(|(who, _)| !is_shown(who)).map(|(_, watts)| watts);
-                // Sums of nobody are -0, which would be shown so.
+                let is_shown = |identity: &K| consumers.iter().any(|consumer| consumer.identity == *identity);
+                let rest =
+                    parts.named.iter().filter(|(consumer, _)| !is_shown(consumer)).map(|(_, watts)| watts);
+                // An empty float sum is -0; adding 0 makes it 0.
                 Some(parts.others + rest.sum::<f64>() + 0.0)
             })
             .collect();
@@ -90,9 +92,9 @@ impl<K: Clone + Eq + Hash> PowerLedger<K> {
     }
 }
 
-fn watts_of<K: Eq>(entry: &LedgerEntry<K>, who: &K) -> Option<f64> {
+fn watts_of<K: Eq>(entry: &LedgerEntry<K>, consumer: &K) -> Option<f64> {
     let named = &entry.parts.as_ref()?.named;
-    named.iter().find(|(known, _)| known == who).map(|(_, watts)| *watts)
+    named.iter().find(|(known, _)| known == consumer).map(|(_, watts)| *watts)
 }
 
 fn compared<K>(entries: &[&LedgerEntry<K>]) -> Option<EstimateComparison> {

@@ -1,4 +1,5 @@
-//! Who this machine is, as Kepler would say it. Reads `/proc/cpuinfo`, `/proc/meminfo` and `/sys` below roots that the caller gives.
+//! Detects this machine's specification in Kepler's form. Reads `/proc/cpuinfo`, `/proc/meminfo`
+//! and `/sys` below roots that the caller passes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +10,7 @@ use super::spec::MachineSpec;
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// This machine. What the kernel does not say is not known.
+/// Specification of this machine; values missing in the kernel's files are `None`.
 pub fn discover(proc: &Path, sys: &Path) -> MachineSpec {
     let cpuinfo = text(&proc.join("cpuinfo"));
     let field = |name: &str| {
@@ -49,7 +50,8 @@ fn text(path: &Path) -> String {
     text
 }
 
-/// A processor's name as node types have it: `Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz` is `intel_xeon_e5_2686v4`.
+/// Processor name in the form of node types: `Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz` becomes
+/// `intel_xeon_e5_2686v4`.
 pub fn processor(brand: &str) -> String {
     let mut name = brand.to_string();
     for out in ["(R)", "(r)", "CPU", "Processor", "processor", "@", "®", ","] {

@@ -14,18 +14,18 @@ const MAX_NODE_TYPES: usize = 100_000;
 pub struct NodeTypeEntry {
     #[serde(rename = "attrs")]
     pub spec: MachineSpec,
-    /// The machines that were measured.
+    /// Ids of the machines that were measured.
     #[serde(default)]
     pub members: Vec<String>,
 }
 
-/// The node type that a machine is most like.
+/// The node type most similar to a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NodeTypeMatch {
     pub node_type: u32,
-    /// How unsure that is because attributes are not known, 0 to 1.
+    /// Uncertainty caused by unknown attributes, 0 to 1.
     pub uncertainty: f64,
-    /// How unlike the machine it is, 0 to 1.
+    /// Dissimilarity to the machine, 0 to 1.
     pub looseness: f64,
 }
 
@@ -56,7 +56,8 @@ impl NodeTypeIndex {
         serde_json::to_string(&object).map_err(|error| Error::table(error.to_string()))
     }
 
-    /// The node type of a machine that is known whole: one that is there, or a new one. `None` where an attribute is not known.
+    /// Adds a machine with known attributes to its node type, or to a new one. `None` if an
+    /// attribute is unknown.
     pub fn join(&mut self, member: &str, spec: &MachineSpec) -> Option<u32> {
         if MachineAttribute::ALL.iter().any(|attribute| !spec.has(*attribute)) {
             return None;
@@ -72,7 +73,7 @@ impl NodeTypeIndex {
         Some(number)
     }
 
-    /// The node type that a machine is, or is most like where `loose`. `None` where there is none.
+    /// The node type of a machine; with `loose`, the most similar one. `None` if there is none.
     pub fn lookup(&self, spec: &MachineSpec, loose: bool) -> Option<NodeTypeMatch> {
         let is_whole = MachineAttribute::ALL.iter().all(|attribute| spec.has(*attribute));
         let mut best: Option<(f64, u32, &NodeTypeEntry)> = None;
@@ -100,7 +101,8 @@ impl NodeTypeIndex {
         if !loose {
             return None;
         }
-        // What differs is as good as unknown; what was unknown differs too, and counts again.
+        // A differing attribute is treated as unknown; unknown attributes differ too and count
+        // again.
         let differing: Vec<MachineAttribute> = MachineAttribute::ALL
             .into_iter()
             .filter(|attribute| !spec.agrees(&entry.spec, *attribute))
@@ -121,7 +123,7 @@ impl NodeTypeIndex {
         self.0.iter().filter(|(_, entry)| entry.spec.covers(spec))
     }
 
-    /// Of the node types that a machine may be, the one with most members, and its share of them.
+    /// Among compatible node types, the one with most members, and its share of the members.
     fn share(&self, spec: &MachineSpec) -> Option<(u32, f64)> {
         let all: f64 = self.covering(spec).map(|(_, entry)| entry.members.len() as f64).sum();
         let mut best: Option<(u32, f64)> = None;

@@ -1,5 +1,6 @@
-//! Which machine is like which: a machine's five attributes ([`MachineSpec`]), the node types of a pipeline ([`NodeTypeIndex`]) and the look-up of
-//! the one that a machine is most like, with how unsure that is. [`discover`] says who this machine is.
+//! Node types: a machine's five attributes ([`MachineSpec`]), the node types of a pipeline
+//! ([`NodeTypeIndex`]), and the lookup of the most similar node type with its uncertainty.
+//! [`discover`] detects this machine.
 
 pub mod discover;
 mod index;

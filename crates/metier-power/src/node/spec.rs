@@ -1,9 +1,9 @@
-//! The five attributes of a machine, and how like two machines are.
+//! The five attributes of a machine, and the similarity of two machines.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// What of a machine is compared.
+/// A compared attribute of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MachineAttribute {
     /// The processor, as `intel_xeon_e5_2686v4`.
@@ -16,7 +16,7 @@ pub enum MachineAttribute {
 }
 
 impl MachineAttribute {
-    /// All, in their order.
+    /// All attributes in their order.
     pub const ALL: [Self; 5] = [Self::Processor, Self::Cores, Self::Chips, Self::Memory, Self::Frequency];
 
     const fn weight(self) -> f64 {
@@ -30,7 +30,7 @@ impl MachineAttribute {
 
 const TOTAL_ATTRIBUTE_WEIGHT: f64 = 8.0;
 
-/// A machine. What is not known, empty or not above zero is `None`.
+/// A machine's specification. Unknown, empty and non-positive values are `None`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MachineSpec {
     /// The processor, as `intel_xeon_e5_2686v4`.
@@ -43,12 +43,12 @@ pub struct MachineSpec {
 }
 
 impl MachineSpec {
-    /// Whether nothing is known.
+    /// Whether no attribute is known.
     pub fn is_empty(&self) -> bool {
         MachineAttribute::ALL.iter().all(|attribute| !self.has(*attribute))
     }
 
-    /// Whether that is known.
+    /// Whether the attribute is known.
     pub fn has(&self, attribute: MachineAttribute) -> bool {
         match attribute {
             MachineAttribute::Processor => self.processor.is_some(),
@@ -56,7 +56,7 @@ impl MachineSpec {
         }
     }
 
-    /// A number of it.
+    /// A numeric attribute.
     pub fn number(&self, attribute: MachineAttribute) -> Option<f64> {
         match attribute {
             MachineAttribute::Processor => None,
@@ -67,7 +67,7 @@ impl MachineSpec {
         }
     }
 
-    /// The same without that.
+    /// A copy without the attribute.
     pub fn without(mut self, attribute: MachineAttribute) -> Self {
         match attribute {
             MachineAttribute::Processor => self.processor = None,
@@ -79,7 +79,7 @@ impl MachineSpec {
         self
     }
 
-    /// Whether that is known of both and the same.
+    /// Whether both machines have the attribute with the same value.
     pub fn agrees(&self, other: &Self, attribute: MachineAttribute) -> bool {
         match attribute {
             MachineAttribute::Processor => self.processor.is_some() && self.processor == other.processor,
@@ -87,12 +87,12 @@ impl MachineSpec {
         }
     }
 
-    /// Whether all that is known of `other` is the same here.
+    /// Whether all known attributes of `other` are equal here.
     pub fn covers(&self, other: &Self) -> bool {
         MachineAttribute::ALL.iter().all(|attribute| !other.has(*attribute) || self.agrees(other, *attribute))
     }
 
-    /// How like the two are, 0 to 1: the processor's name counts for five eighths.
+    /// Similarity of two machines, 0 to 1; the processor name has a weight of five eighths.
     pub fn similarity(&self, other: &Self) -> f64 {
         let mut sum = 0.0;
         for attribute in MachineAttribute::ALL {
@@ -109,7 +109,7 @@ impl MachineSpec {
     }
 }
 
-/// Half of the letters in common, by the sets of letters; all where the names are the same.
+/// Half of the Jaccard similarity of the letter sets; 1 for equal names.
 fn processors(name_text: Option<&str>, two: Option<&str>) -> f64 {
     let (Some(text), Some(two)) = (name_text, two) else { return 0.0 };
     if text.eq_ignore_ascii_case(two) {
@@ -121,9 +121,9 @@ fn processors(name_text: Option<&str>, two: Option<&str>) -> f64 {
         letters.dedup();
         letters
     };
-    let (one, two) = (letters(text), letters(two));
-    let common = one.iter().filter(|letter| two.contains(letter)).count();
-    let all = one.len() + two.len() - common;
+    let (left, right) = (letters(text), letters(two));
+    let common = left.iter().filter(|letter| right.contains(letter)).count();
+    let all = left.len() + right.len() - common;
     if all == 0 { 0.0 } else { 0.5 * common as f64 / all as f64 }
 }
 
@@ -133,7 +133,7 @@ fn numbers(value: f64, two: f64) -> f64 {
 }
 
 impl<'de> Deserialize<'de> for MachineSpec {
-    /// Numbers may come as texts; other keys (`vendor`, `threads_per_core`) are left alone.
+    /// Numbers may be strings; other keys (`vendor`, `threads_per_core`) are ignored.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let object = Map::<String, Value>::deserialize(from)?;
         let number = |name: &str| match object.get(name) {
@@ -165,7 +165,7 @@ impl<'de> Deserialize<'de> for MachineSpec {
 }
 
 impl Serialize for MachineSpec {
-    /// All five keys; whole numbers without a point, as the exporter wants them.
+    /// Writes all five keys; whole numbers have no decimal point, as the exporter requires.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let number = |value: Option<f64>| match value {
             Some(value) if value.fract() == 0.0 && value.abs() < 1e15 => Value::from(value as i64),

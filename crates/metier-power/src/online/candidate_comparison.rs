@@ -1,5 +1,5 @@
-//! Errors of predictors on rows that none of them has seen; a moment is a group of the lifecycle's
-//! comparison.
+//! Held-out errors of candidates and the running predictor. Each time is one group of the
+//! lifecycle's comparison.
 
 use metier_predict::lifecycle::{GroupErrors, PredictorComparison};
 
@@ -12,13 +12,13 @@ use crate::training::PowerTable;
 /// A formula for each component.
 pub type ComponentFormulas = Vec<(PowerComponent, PowerFormula)>;
 
-/// The best candidate beside the running predictor.
+/// The best candidate, compared with the running predictor.
 pub struct BestCandidate<'a> {
     pub model: &'a PipelineModel,
     pub compared: PredictorComparison,
 }
 
-/// The time before which rows are learned from.
+/// The time that splits training rows from comparison rows.
 pub fn split_time(tables: &[&PowerTable], fresh: f64) -> f64 {
     let times = || tables.iter().flat_map(|table| table.frame.timestamps.iter().copied());
     let (first, last) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
@@ -41,13 +41,13 @@ fn part(table: &PowerTable, is_in: impl Fn(f64) -> bool) -> PowerTable {
     PowerTable { frame: table.frame.select(&rows), ..table.clone() }
 }
 
-/// The candidate with the smallest error, beside the running predictor on the same rows.
+/// The candidate with the smallest error, compared with the running predictor on the same rows.
 pub fn best<'a>(
     candidates: &'a PredictorPipeline,
     fresh: &[PowerTable],
     running: Option<&[(PowerComponent, PowerFormula)]>,
 ) -> Option<BestCandidate<'a>> {
-    // Any table that has all its features will do: rows of one time are the same in all.
+    // Any table with all its features works: rows of the same time are equal in all tables.
     let running = running.and_then(|formulas| fresh.iter().find_map(|table| errors(formulas, &table.frame)));
     let compared = candidates.models.iter().filter_map(|model| {
         let table = fresh.iter().find(|table| table.group == model.group)?;
@@ -59,8 +59,8 @@ pub fn best<'a>(
     })
 }
 
-/// Errors row by row; `None` where a feature or a component's watts are missing, or a formula has
-/// no value.
+/// Errors row by row. `None` if a feature or a component's watts are missing, or a formula has no
+/// value.
 fn errors(formulas: &[(PowerComponent, PowerFormula)], frame: &FeatureFrame) -> Option<GroupErrors<u64>> {
     let mut all: GroupErrors<u64> =
         frame.timestamps.iter().map(|time| (time.to_bits(), Vec::new())).collect();

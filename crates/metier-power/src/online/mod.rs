@@ -1,16 +1,16 @@
-//! The online trainer: learns from what a node's Prometheus says of the last minutes, and gives the
-//! estimator a better predictor only where that has shown itself better.
+//! The online trainer: trains on recent data from a node's Prometheus, and promotes a new predictor
+//! only if it is better than the running one.
 //!
-//! One [`round`] takes a response. Its rows are cut in time: from the older ones candidates are
-//! learned, of every group of features that is whole and by every trainer; on the newer ones, which
-//! neither they nor the running predictor have seen, the best candidate and the running predictor
-//! are compared ([`candidate_comparison`], by the rules of [`metier_predict::lifecycle`]). A candidate whose worst
-//! component has an error smaller by [`Settings::margin`] takes the place of the running one
-//! ([`promote`]); else that is kept. The pipeline that results holds one predictor for each source
-//! and output type, and says in its `metadata.json` since when, why, and from rows of which time.
+//! One [`round`] takes a response and splits its rows by time. Candidates are trained on the older
+//! rows, for every complete feature group and every trainer. The best candidate and the running
+//! predictor are compared on the newer rows, which neither was trained on
+//! ([`candidate_comparison`], by the rules of [`metier_predict::lifecycle`]). A candidate replaces
+//! the running predictor if the error of its worst component is smaller by [`Settings::margin`]
+//! ([`promote`]). The resulting pipeline has one predictor for each source and output type. Its
+//! `metadata.json` records since when, why, and the time range of the training rows.
 //!
-//! Power without idle is asked container by container, and has to add up: it is learned as a
-//! straight line through 0, whoever else learns.
+//! Dynamic power is estimated per container and must add up. It is always a line through 0,
+//! whichever trainers are configured.
 
 mod candidate_comparison;
 mod promote;
@@ -36,31 +36,31 @@ use crate::{extract, pipeline};
 /// Fewest rows on which two predictors are compared.
 pub const MIN_FRESH_ROWS: usize = 5;
 
-/// How folders begin in which candidates are learned.
+/// Prefix of the folders in which candidates are trained.
 const CANDIDATE_FOLDER_PREFIX: &str = ".candidates-";
-/// After so long nobody learns in one any more.
+/// Candidate folders older than this are abandoned.
 const STALE_CANDIDATE_AGE: Duration = Duration::from_secs(3600);
 
-/// How to learn while others work.
+/// Settings of the online trainer.
 #[derive(Debug, Clone)]
 pub struct OnlineSettings {
     pub name: String,
-    /// The folder that its folder is in.
+    /// The parent of the pipeline's folder.
     pub root: PathBuf,
-    /// Who learns power with idle; without, it is always a straight line through 0.
+    /// Trainers for power with idle; dynamic power is always a line through 0.
     pub trainers: Vec<PowerTrainer>,
-    /// How idle and background power are taken out.
+    /// Method that removes idle and background power.
     pub isolator: PowerIsolator,
-    /// Which part of the rows, the newest, is for comparison.
+    /// Share of the newest rows used for comparison.
     pub fresh: f64,
-    /// By which part the error must be smaller.
+    /// Relative improvement required for promotion.
     pub margin: f64,
-    /// This machine, where all of it is known.
+    /// This machine, if fully known.
     pub machine: Option<MeasuredMachine>,
 }
 
 impl OnlineSettings {
-    /// Trees and straight lines, the newest quarter for comparison, better by 2 %.
+    /// Defaults: trees and lines, the newest quarter for comparison, 2 % better.
     pub fn new(root: PathBuf) -> Self {
         Self {
             name: "online".to_string(),
@@ -74,37 +74,37 @@ impl OnlineSettings {
     }
 }
 
-/// A predictor with its error on fresh rows: the worst component's mean absolute error in watts.
+/// Error of a predictor on held-out rows: the worst component's mean absolute error in watts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FreshRowError {
     /// Pipeline, group and name.
     pub name: String,
-    /// The error; `None` where it could not be asked.
+    /// The error; `None` if the predictor could not be evaluated.
     pub error: Option<f64>,
 }
 
-/// What was found of a source and output type.
+/// Result for a source and output type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromotionVerdict {
     /// Where energy was read.
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
-    /// What became of it.
+    /// The decision.
     pub decision: PromotionDecision,
-    /// Rows that candidates were learned from.
+    /// Number of training rows.
     pub rows: usize,
-    /// Rows on which they were compared.
+    /// Number of comparison rows.
     pub fresh_rows: usize,
-    /// What was in use.
+    /// The predictor that was running.
     pub running: Option<FreshRowError>,
-    /// The best of what was learned.
+    /// The best candidate.
     pub candidate: Option<FreshRowError>,
     pub because: String,
 }
 
-/// One round: learns from a response, compares, and promotes. The caller has the estimator read the
-/// pipelines again where something was promoted.
+/// One round: trains on a response, compares and promotes. After a promotion the caller must reload
+/// the estimator's pipelines.
 pub fn round(
     response: &KeplerResponse,
     estimator: &PowerEstimator,
@@ -119,11 +119,11 @@ pub fn round(
         isolator: settings.isolator,
         sources: sources.clone(),
         abs_trainers: settings.trainers.clone(),
-        // What containers take has to add up to what the node takes beyond idling: neither trees
-        // nor a line with a constant do that.
+        // Container power must add up to the node's dynamic power; neither trees nor a line with a
+        // constant do that.
         dyn_trainers: vec![PowerTrainer::Linear],
         is_dyn_additive: true,
-        // Beside what it learns of: one core is enough.
+        // The measured node is in use, so training takes one core only.
         threads: 1,
         timing: extract::WattsTiming::Own,
         ..PipelinePlan::new(&settings.name, now)
@@ -145,7 +145,7 @@ pub fn round(
     Ok(verdicts)
 }
 
-/// Removes candidates that were left by processes that were killed.
+/// Removes candidate folders of processes that were killed.
 fn remove_stale_candidates(root: &Path) {
     for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
         let is_aside = entry.file_name().to_string_lossy().starts_with(CANDIDATE_FOLDER_PREFIX);
@@ -168,11 +168,12 @@ fn learn_source(
     let live = settings.root.join(&settings.name);
     let cut = candidate_comparison::split_time(tables, settings.fresh);
     let running = running(tables, estimator, source, output_type);
-    // What is in use may be ours, and then has seen rows already.
+    // An earlier predictor of this trainer may have been trained on these rows already.
     let seen = running.as_ref().filter(|(name, _)| name.starts_with(&format!("{}/", settings.name)));
     let seen = seen
         .and_then(|_| promotions(&live).get(&(source, output_type)).map(|promotion| promotion.learned_until));
-    // What was promoted before this was asked for may not add up, and has to go whatever its error.
+    // Earlier versions promoted predictors that may not add up; they are replaced whatever their
+    // error.
     let adds_up = |formula: &PowerFormula| matches!(formula.kind, FormulaKind::Linear { bias: 0.0, .. });
     let is_due = output_type == OutputType::DynPower
         && running.as_ref().is_some_and(|(name, formulas)| {
@@ -216,7 +217,7 @@ fn learn_source(
             running.as_ref().map(|(_, formulas)| formulas.as_slice()),
         );
         let Some(best) = best else {
-            verdict.because = "no candidate could be asked on the fresh rows".to_string();
+            verdict.because = "no candidate could be evaluated on the fresh rows".to_string();
             verdict.decision = PromotionDecision::Kept;
             return Ok(());
         };
@@ -229,11 +230,13 @@ fn learn_source(
         }
         verdict.because = match incumbent {
             Some(running) => format!("{candidate:.3} W against {running:.3} W on {groups} fresh rows"),
-            None => format!("{candidate:.3} W on {groups} fresh rows; nothing in use could be asked"),
+            None => {
+                format!("{candidate:.3} W on {groups} fresh rows; no running predictor could be evaluated")
+            }
         };
         verdict.decision = best.compared.decide(PromotionMargin::Demand(settings.margin));
         if is_due {
-            verdict.because.push_str("; what is in use does not add up over containers");
+            verdict.because.push_str("; the running predictor does not add up over containers");
             verdict.decision = PromotionDecision::Promoted;
         }
         if verdict.decision == PromotionDecision::Promoted {
@@ -254,7 +257,7 @@ fn learn_source(
     decided.map(|()| verdict)
 }
 
-/// What answers now for all metrics that there are: its name, and its formulas.
+/// The predictor that currently answers for all available metrics: its name and formulas.
 fn running(
     tables: &[&PowerTable],
     estimator: &PowerEstimator,

@@ -1,4 +1,4 @@
-//! Puts a candidate into the pipeline that is in use, and takes out what it replaces.
+//! Copies a candidate into the running pipeline and removes the predictor it replaces.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,36 +12,37 @@ use crate::kepler_terms::{EnergySource, OutputType};
 use crate::pipeline::{PipelineModel, read_metadata, replace, write_metadata};
 use crate::training::PipelinePlan;
 
-/// Why a predictor is in use.
+/// Reason why a predictor is in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PredictorPromotion {
     pub predictor: String,
-    /// What it looks at.
+    /// Its feature group.
     pub group: String,
-    /// Its error on fresh rows: the worst component's mean, in watts.
+    /// Error on held-out rows: the worst component's mean, in watts.
     pub error: f64,
-    /// What it took the place of.
+    /// The replaced predictor.
     pub before: Option<String>,
-    /// The error of that on the same rows.
+    /// Error of the replaced predictor on the same rows.
     pub error_before: Option<f64>,
-    /// The newest row that it was learned from, in seconds since 1970.
+    /// Time of the newest training row, in seconds since 1970.
     pub learned_until: f64,
     pub promoted: String,
 }
 
-/// Why each predictor of a pipeline's folder is in use; nothing where it says nothing.
+/// The promotion records in a pipeline's metadata; empty if there are none.
 pub fn promotions(live: &Path) -> BTreeMap<(EnergySource, OutputType), PredictorPromotion> {
     let about = read_metadata(live);
     let known = about.get("online").and_then(Value::as_object);
-    let one = |(place, value): (&String, &Value)| {
+    let entry_of = |(place, value): (&String, &Value)| {
         let (source, output_type) = place.split_once('/')?;
         let place = (EnergySource::named(source)?, OutputType::named(output_type)?);
         Some((place, PredictorPromotion::deserialize(value).ok()?))
     };
-    known.into_iter().flatten().filter_map(one).collect()
+    known.into_iter().flatten().filter_map(entry_of).collect()
 }
 
-/// Copies a predictor of the candidates; then removes what else the source and output type have, and says so. A break in between leaves both, which is no harm.
+/// Copies a candidate, removes other predictors of the source and output type, and records the
+/// promotion. A crash in between leaves both predictors, which is harmless.
 pub fn promote(
     candidates: &Path,
     live: &Path,
@@ -73,14 +74,14 @@ pub fn promote(
     write_metadata(live, about)
 }
 
-/// The files of a predictor, `metadata.json` last: what has it is whole.
+/// Copies a predictor's files, `metadata.json` last: a folder with that file is complete.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     let wrong = |error: std::io::Error| Error::file(from, error);
     fs::create_dir_all(to).map_err(|error| Error::file(to, error))?;
     let mut names: Vec<_> =
         fs::read_dir(from).map_err(wrong)?.flatten().map(|entry| entry.file_name()).collect();
     names.sort_by_key(|name| name == "metadata.json");
-    // What the new one does not have must not be left of an old one of the same name.
+    // Files of an older predictor with the same name must not remain.
     for old in fs::read_dir(to).map_err(|error| Error::file(to, error))?.flatten() {
         if !names.contains(&old.file_name()) {
             let _ = fs::remove_file(old.path());
@@ -93,7 +94,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes all predictors of a source and output type but one.
+/// Removes all predictors of a source and output type except one.
 fn clear(place: &Path, model: &PipelineModel) -> Result<(), Error> {
     let wrong = |error: std::io::Error| Error::file(place, error);
     for group in fs::read_dir(place).map_err(wrong)?.flatten() {

@@ -1,4 +1,4 @@
-//! Zips: of one predictor, and of a whole pipeline.
+//! Zip archives of a predictor, and of a whole pipeline.
 
 use std::cell::RefCell;
 use std::fs;
@@ -19,7 +19,7 @@ fn put<W: Write + Seek>(zip: &mut ZipWriter<W>, name: &str, bytes: &[u8]) -> Res
     zip.write_all(bytes).map_err(|error| wrong(error.to_string()))
 }
 
-/// A zip of these files. The same files are the same bytes: no times are kept.
+/// Packs files into a zip. Times are not stored, so equal files give equal bytes.
 pub fn pack(files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Error> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, bytes) in files {
@@ -29,7 +29,8 @@ pub fn pack(files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Error> {
     Ok(done.into_inner())
 }
 
-/// Packs a pipeline's folder into a zip beside it, below a folder of its name; whole or not at all.
+/// Packs a pipeline's folder into a zip, below a top folder of its name. Writes the whole file or
+/// nothing.
 pub fn pack_file(folder: &Path, to: &Path) -> Result<(), Error> {
     let (files, names) = PipelineFiles::open(folder)?;
     let mut reader = files.reader()?;
@@ -60,7 +61,8 @@ fn pack_to(
     wrong()
 }
 
-/// A file that takes in whatever comes, and keeps why it could not: the library, once a write has failed, tries again when it is dropped and prints that on stderr.
+/// A writer that accepts all bytes and stores the first error. The zip library writes again on drop
+/// after a failed write, and would print the second error to stderr.
 struct DeferredErrorFile<'a> {
     file: io::BufWriter<&'a fs::File>,
     trouble: Rc<RefCell<Option<io::Error>>>,

@@ -1,7 +1,8 @@
-//! A pipeline at an address: fetched whole into a file of ours, or not at all.
+//! Downloads a pipeline from an address into a local file, completely or not at all.
 //!
-//! What came is written beside, read as a pipeline, and only then takes the place of what was there; so an answer that breaks off, is too large, too slow or no
-//! pipeline changes nothing. An answer that is unchanged (by its ETag) is not sent again. Bounded: [`DownloadLimits`].
+//! The response goes to a temporary file and is parsed as a pipeline before it replaces the
+//! previous file. A response that is truncated, too large, too slow or not a pipeline changes
+//! nothing. ETags avoid repeated downloads. Limits: [`DownloadLimits`].
 
 use std::fs;
 use std::io::Write as _;
@@ -17,20 +18,20 @@ use reqwest::{Client, StatusCode, Url};
 use crate::Error;
 use crate::kepler_terms::shorten;
 
-/// After so long without a byte, what is there in part is nobody's any more.
+/// Partial files without a write for this long are abandoned.
 const STALE_PART_AGE: Duration = Duration::from_secs(3600);
-/// Longest ETag that is kept.
+/// Longest stored ETag.
 const MAX_ETAG_BYTES: usize = 1024;
 
-/// What is too much.
+/// Limits of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DownloadLimits {
     pub bytes: u64,
-    /// Until there is a connection.
+    /// Until the connection is established.
     pub connect: Duration,
-    /// Without a single byte.
+    /// Longest pause without a byte.
     pub silence: Duration,
-    /// From the first word to the last byte.
+    /// Total time of a download.
     pub whole: Duration,
 }
 
@@ -50,12 +51,12 @@ impl Default for DownloadLimits {
 pub struct PipelineDownload {
     address: Url,
     file: PathBuf,
-    /// What is too much.
+    /// Limits of the download.
     pub limits: DownloadLimits,
 }
 
 impl PipelineDownload {
-    /// That address, kept below a folder. Nothing is asked yet.
+    /// A download from this address into a file below the folder. No request is made yet.
     pub fn new(address: &str, folder: &Path) -> Result<Self, Error> {
         let wrong = || Error::Word {
             field: "models",
@@ -74,17 +75,17 @@ impl PipelineDownload {
         Ok(Self { address: url, file, limits: DownloadLimits::default() })
     }
 
-    /// Where it is kept, if it ever came.
+    /// The downloaded file, if there is one.
     pub fn downloaded_file(&self) -> Option<&Path> {
         self.file.is_file().then_some(&self.file)
     }
 
-    /// The address, without what may be secret in it.
+    /// The address without secrets.
     pub fn display_address(&self) -> String {
         without_secrets(&self.address)
     }
 
-    /// Fetches it. Says whether what is kept has changed; after an error it has not.
+    /// Downloads the pipeline. Returns whether the file changed; after an error it is unchanged.
     pub fn fetch(&self) -> Result<bool, Error> {
         let failed = |why: String| Error::Download { address: self.display_address(), why };
         let folder = self.file.parent().unwrap_or(Path::new("."));
@@ -100,7 +101,7 @@ impl PipelineDownload {
         }
     }
 
-    /// Puts what came in its place, if it is a pipeline.
+    /// Replaces the file with the downloaded one if that is a pipeline.
     fn take(&self, part: AtomicFile, etag: &str) -> Result<(), Error> {
         super::load(part.part_path()).map_err(|error| {
             let why = match error {
@@ -109,7 +110,7 @@ impl PipelineDownload {
             };
             Error::Download { address: self.display_address(), why: format!("what came {why}") }
         })?;
-        // Without the tag of the old one while the new one comes in: a tag must never be newer than its file.
+        // The old ETag is removed first: a tag must never be newer than its file.
         let tag = self.tag();
         let _ = fs::remove_file(&tag);
         part.persist().map_err(|error| Error::file(&self.file, error))?;
@@ -123,7 +124,8 @@ impl PipelineDownload {
         self.file.with_file_name("etag")
     }
 
-    /// Writes what comes, and gives it with its tag; `None` where what is kept is still the same.
+    /// Downloads to a temporary file and returns it with its ETag; `None` if the server reports no
+    /// change.
     fn download_part(&self) -> Result<Option<(AtomicFile, String)>, String> {
         let client = client(&self.limits)?;
         runtime()?.block_on(self.answer(&client))
@@ -155,7 +157,7 @@ impl PipelineDownload {
     }
 }
 
-/// Removes what was left by processes that were killed while they fetched.
+/// Removes temporary files of processes that were killed during a download.
 fn clear_away(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -168,7 +170,7 @@ fn clear_away(folder: &Path) {
     }
 }
 
-/// Who asks, within limits.
+/// An HTTP client with these limits.
 pub(super) fn client(limits: &DownloadLimits) -> Result<Client, String> {
     let client = metier_fetch::client_builder()
         .connect_timeout(limits.connect)
@@ -177,13 +179,13 @@ pub(super) fn client(limits: &DownloadLimits) -> Result<Client, String> {
     client.build().map_err(|error| reason(&error))
 }
 
-/// Where it is waited for an answer: on the thread that asks.
+/// A runtime that runs requests on the calling thread.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| format!("cannot be asked: {error}"))
 }
 
-/// An address, without what may be secret in it.
+/// An address without secrets.
 pub(super) fn without_secrets(address: &Url) -> String {
     let mut url = address.clone();
     let _ = url.set_username("").and_then(|()| url.set_password(None));
@@ -191,7 +193,7 @@ pub(super) fn without_secrets(address: &Url) -> String {
     url.to_string()
 }
 
-/// Why a request failed, short enough for a message.
+/// Reason of a failed request, shortened for a message.
 pub(super) fn reason(error: &reqwest::Error) -> String {
     shorten(&failure_reason(error))
 }

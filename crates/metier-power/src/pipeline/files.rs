@@ -1,4 +1,4 @@
-//! The files of a pipeline, in a folder or in a zip, read within bounds.
+//! Reads the files of a pipeline from a folder or a zip, within size limits.
 
 use std::fs;
 use std::io::{Cursor, Read, Seek};
@@ -14,21 +14,21 @@ use crate::Error;
 pub const MAX_MEMBERS: usize = 200_000;
 /// Largest file of a pipeline, unpacked.
 pub const MAX_ARCHIVE_BYTES: u64 = 64 << 20;
-/// How deep folders are looked into.
+/// Largest folder depth.
 const MAX_FOLDER_DEPTH: usize = 6;
 
 /// Where the files are.
 #[derive(Debug, Clone)]
 pub enum PipelineFiles {
     Folder(PathBuf),
-    /// In a zip, below a folder of it.
+    /// A zip file and the folder inside it.
     Zip(Arc<Path>, String),
-    /// In the bytes of a zip, below a folder of it.
+    /// A zip in memory and the folder inside it.
     Bytes(Arc<[u8]>, String),
 }
 
 impl PipelineFiles {
-    /// The files of a folder or zip that hold a pipeline: below its outermost `metadata.json`.
+    /// The files of a folder or zip below its outermost `metadata.json`.
     pub fn open(path: &Path) -> Result<(Self, Vec<String>), Error> {
         if path.is_dir() {
             let mut names = Vec::new();
@@ -40,13 +40,13 @@ impl PipelineFiles {
         Ok((Self::Zip(path.into(), below), names))
     }
 
-    /// The same of a zip that is in memory; `path` is what errors call it.
+    /// The same for a zip in memory; `path` is used in errors.
     pub fn of_bytes(bytes: Arc<[u8]>, path: &Path) -> Result<(Self, Vec<String>), Error> {
         let (below, names) = names_in(&mut archive_of_bytes(bytes.clone(), path)?, path)?;
         Ok((Self::Bytes(bytes, below), names))
     }
 
-    /// One who reads many files of it.
+    /// A reader for many files.
     pub fn reader(&self) -> Result<PipelineReader, Error> {
         Ok(match self {
             Self::Folder(folder) => PipelineReader::Folder(folder.clone()),
@@ -93,7 +93,7 @@ impl PipelineReader {
     }
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically: completely or not at all.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     atomic_file::replace_file(path, atomic_file::PUBLIC_FILE_MODE, bytes)
         .map_err(|error| Error::file(path, error))
@@ -110,14 +110,14 @@ fn archive(path: &Path) -> Result<ZipArchive<fs::File>, Error> {
 }
 
 fn archive_of<R: Read + Seek>(from: R, path: &Path) -> Result<ZipArchive<R>, Error> {
-    ZipArchive::new(from).map_err(|error| Error::file(path, format!("is no zip that can be read: {error}")))
+    ZipArchive::new(from).map_err(|error| Error::file(path, format!("is not a readable zip: {error}")))
 }
 
 fn archive_of_bytes(bytes: Arc<[u8]>, path: &Path) -> Result<ZipArchive<Cursor<Arc<[u8]>>>, Error> {
     archive_of(Cursor::new(bytes), path)
 }
 
-/// The folder of a zip that holds the pipeline, and the names of the files below it.
+/// The zip's folder with the pipeline, and the file names below it.
 fn names_in<R: Read + Seek>(
     archive: &mut ZipArchive<R>,
     path: &Path,
@@ -150,7 +150,7 @@ fn member<R: Read + Seek>(archive: &mut ZipArchive<R>, name: &str, path: &Path) 
 
 fn bounded(from: impl Read, path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    // What a zip says about the size of a member is not believed: reading stops.
+    // The declared size of a zip member is not trusted; the read is limited.
     from.take(MAX_ARCHIVE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::file(path, error))?;
     if bytes.len() as u64 > MAX_ARCHIVE_BYTES {
         return Err(Error::file(path, format!("has more than {MAX_ARCHIVE_BYTES} bytes")));

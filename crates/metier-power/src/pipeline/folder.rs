@@ -1,5 +1,4 @@
-//! What every writer of a pipeline's folder has in common: its metadata, its node types, and where
-//! predictors lie.
+//! Shared layout of a pipeline's folder: metadata, node types, and the paths of predictors.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,7 +15,7 @@ use crate::node::{MachineSpec, NodeTypeIndex};
 const METADATA: &str = "metadata.json";
 const NODE_TYPES: &str = "node_type_index.json";
 
-/// Where the predictors of a source, output type and feature group lie.
+/// Folder of the predictors of a source, output type and feature group.
 pub fn group_folder(
     root: &Path,
     source: EnergySource,
@@ -26,19 +25,19 @@ pub fn group_folder(
     root.join(source.name()).join(output_type.name()).join(group.name())
 }
 
-/// What a pipeline says of itself; nothing where it says nothing that can be read.
+/// Metadata of a pipeline; empty if missing or unreadable.
 pub fn read_metadata(folder: &Path) -> Map<String, Value> {
     let text = fs::read(folder.join(METADATA)).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Writes what a pipeline says of itself. Always last: other processes see by it that there is
-/// something new.
+/// Writes a pipeline's metadata. It must be written last, since other processes detect changes by
+/// it.
 pub fn write_metadata(folder: &Path, metadata: Map<String, Value>) -> Result<(), Error> {
     replace(&folder.join(METADATA), Value::Object(metadata).to_string().as_bytes())
 }
 
-/// What a predictor's `metadata.json` says whatever its trainer: names as the original has them.
+/// The `metadata.json` fields common to all trainers, with the original's names.
 pub fn predictor_metadata(
     name: &ModelName,
     file: &str,
@@ -54,8 +53,8 @@ pub fn predictor_metadata(
     set("model_class", json!(class));
     set("model_file", json!(file));
     set("features", json!(features));
-    // The scale is inside of the file; the name tells a reader that looks for a pickle that there
-    // is none.
+    // The scale is inside the model file, so there is no feature-engineering pickle; readers expect
+    // the key.
     set("fe_files", json!([]));
     set("output_type", json!(output_type.name()));
     set("node_type", json!(name.node_type));
@@ -65,7 +64,7 @@ pub fn predictor_metadata(
     about
 }
 
-/// The node types of a pipeline; none where there is no file of them.
+/// Node types of a pipeline; empty if it has no index file.
 pub fn read_node_types(folder: &Path) -> Result<NodeTypeIndex, Error> {
     let path = folder.join(NODE_TYPES);
     match fs::read_to_string(&path) {

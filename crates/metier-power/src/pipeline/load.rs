@@ -1,4 +1,5 @@
-//! Reads a pipeline. What is broken in it is left out and said; only a pipeline without any predictor is refused.
+//! Reads a pipeline. Broken predictors are skipped with a warning; only a pipeline without any
+//! predictor is an error.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,12 +14,12 @@ use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType};
 use crate::node::NodeTypeIndex;
 use crate::weights::KeplerWeights;
 
-/// Most warnings that are kept.
+/// Largest number of warnings.
 const MAX_WARNINGS: usize = 20;
 
 type PredictorKey = (EnergySource, OutputType, FeatureGroup, String);
 
-/// What the files say of one predictor.
+/// Files found for one predictor.
 #[derive(Default)]
 struct PredictorFiles {
     archive: Option<String>,
@@ -33,7 +34,7 @@ pub fn load(path: &Path) -> Result<PredictorPipeline, Error> {
     load_files(&files, &names, path)
 }
 
-/// Reads the pipeline in the bytes of a zip; `path` is what it is called where it has no name.
+/// Reads a pipeline from the bytes of a zip; `path` gives the name if the metadata has none.
 pub fn load_bytes(bytes: Arc<[u8]>, path: &Path) -> Result<PredictorPipeline, Error> {
     let (files, names) = PipelineFiles::of_bytes(bytes, path)?;
     load_files(&files, &names, path)
@@ -54,7 +55,8 @@ fn load_files(files: &PipelineFiles, names: &[String], path: &Path) -> Result<Pr
                 let known = found.entry(place).or_default();
                 match part {
                     PredictorFileKind::Archive => known.archive = Some(name.clone()),
-                    // Those beside the archive are what was published; those inside of a folder are the same.
+                    // Published weights beside the archive take precedence; those inside a folder
+                    // are the same.
                     PredictorFileKind::Weights => known.weights = Some(name.clone()),
                     PredictorFileKind::FolderWeights => {
                         known.weights = known.weights.take().or(Some(name.clone()))
@@ -91,7 +93,7 @@ fn load_files(files: &PipelineFiles, names: &[String], path: &Path) -> Result<Pr
     Ok(pipeline)
 }
 
-/// What a pipeline is called, and whether the online trainer promoted what is in it.
+/// A pipeline's name, and whether the online trainer promoted its predictors.
 fn pipeline_identity(reader: &mut PipelineReader, path: &Path) -> Result<(String, bool), Error> {
     let about: Value = match reader.text("metadata.json") {
         Ok(text) => serde_json::from_str(&text)
@@ -113,7 +115,8 @@ enum PredictorFileKind {
     Predictor,
 }
 
-/// Where a file belongs: `source/type/group/name.zip`, `….json`, `…/name/metadata.json`, `…/name/weight.json`, `…/name/predictor.json`.
+/// Classifies a path: `source/type/group/name.zip`, `….json`, `…/name/metadata.json`,
+/// `…/name/weight.json`, `…/name/predictor.json`.
 fn place(name: &str) -> Option<(PredictorKey, PredictorFileKind)> {
     let parts: Vec<&str> = name.split('/').collect();
     let (folder, part) = match parts[..] {
@@ -149,13 +152,13 @@ fn read_table(
     let Ok(header) = reader.headers().cloned() else { return };
     let column = |name: &str| header.iter().position(|known| known == name);
     let (Some(model), Some(group)) = (column("model_name"), column("feature_group")) else { return };
-    let kept: Vec<(usize, &str)> = header.iter().enumerate().filter(|(_, name)| is_error(name)).collect();
+    let columns: Vec<(usize, &str)> = header.iter().enumerate().filter(|(_, name)| is_error(name)).collect();
     for record in reader.records().flatten() {
         let (Some(name), Some(group)) = (record.get(model), record.get(group).and_then(FeatureGroup::named))
         else {
             continue;
         };
-        let numbers = kept.iter().filter_map(|(column, name)| {
+        let numbers = columns.iter().filter_map(|(column, name)| {
             let value: f64 = record.get(*column)?.trim().parse().ok()?;
             is_known(name, value).then(|| (name.to_string(), value))
         });
@@ -167,13 +170,13 @@ fn is_error(name: &str) -> bool {
     error_of(name).is_some()
 }
 
-/// Which error that is, of a predictor or of one of its components.
+/// The error kind of a column, for the predictor or one of its components.
 pub(crate) fn error_of(name: &str) -> Option<&'static str> {
     let is_it = |end: &&str| name == *end || name.ends_with(&format!("_{end}"));
     ["mae", "mape", "mse", "abs_max_corr"].into_iter().find(is_it)
 }
 
-/// Whether that is an error and not a word for none: -1 is written where nobody knows it. Only correlations may be below 0.
+/// Whether the value is known; -1 stands for unknown. Only correlations may be negative.
 pub(crate) fn is_known(name: &str, value: f64) -> bool {
     value.is_finite() && (value >= 0.0 || name.ends_with("_corr"))
 }
@@ -192,7 +195,7 @@ fn model(
         None => None,
     };
     let value = weights.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
-    // `<name>.json` is also what the files of an archive are listed in; weights are known by their components.
+    // `<name>.json` may also list an archive's files; weights are recognised by their components.
     let is_weights = value.as_ref().is_some_and(|value| {
         KeplerWeights::read(value).and_then(|weights| weights.formulas(&name.trainer).map(drop)).is_ok()
     });
@@ -248,7 +251,8 @@ fn numbers_of(value: &Value) -> Vec<(String, f64)> {
     numbers.filter(|(name, value)| is_known(name, *value)).collect()
 }
 
-/// Predictors of one group and node type share their scale; XGBoost's archives keep theirs in a pickle, but siblings' weights tell it.
+/// Predictors of one group and node type share their scale. XGBoost's archives hold theirs in a
+/// pickle, so it is taken from a sibling's weights.
 fn scales(models: &mut [PipelineModel]) {
     let mut known: BTreeMap<(EnergySource, OutputType, FeatureGroup, u32), Vec<f64>> = BTreeMap::new();
     for model in models.iter() {

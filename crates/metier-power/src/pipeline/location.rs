@@ -1,21 +1,21 @@
-//! Where a pipeline is: a folder, a zip, or an address.
+//! The location of a pipeline: a folder, a zip, or an address.
 
 use std::path::{Path, PathBuf};
 
 use super::PipelineDownload;
 use crate::Error;
 
-/// Where a pipeline is.
+/// Location of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PipelineLocation {
-    /// A folder or zip, or a folder of such.
+    /// A folder or zip of a pipeline, or a folder of several.
     Path(PathBuf),
     /// The address of a zip.
     Address(PipelineDownload),
 }
 
 impl PipelineLocation {
-    /// Reads `PATH`, `file://PATH` or `http(s)://…`; what comes from an address is kept below the folder.
+    /// Parses `PATH`, `file://PATH` or `http(s)://…`; downloads go below the folder.
     pub fn read(text: &str, folder: &Path) -> Result<Self, Error> {
         match text.split_once("://") {
             Some(("file", path)) if path.starts_with('/') => Ok(Self::Path(path.into())),
@@ -24,7 +24,7 @@ impl PipelineLocation {
         }
     }
 
-    /// Where it can be read now.
+    /// The local path, if it is available.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) => Some(path),
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_path_is_a_path_and_an_address_is_kept_by_its_digest() {
-        let read = |text: &str| PipelineLocation::read(text, Path::new("/kept"));
+        let read = |text: &str| PipelineLocation::read(text, Path::new("/downloads"));
         assert_eq!(read("a/b.zip").unwrap(), PipelineLocation::Path("a/b.zip".into()));
         assert_eq!(read("file:///a/b.zip").unwrap(), PipelineLocation::Path("/a/b.zip".into()));
         for wrong in ["ftp://x/y.zip", "file://x", "http://", "https:// /x"] {

@@ -1,10 +1,12 @@
 //! Pipelines of predictors as kepler-model-db publishes them: a folder or zip with
-//! `<source>/<output type>/<group>/<trainer>_<node type>.{zip,json}`, an index of node types, and tables of errors.
+//! `<source>/<output type>/<group>/<trainer>_<node type>.{zip,json}`, an index of node types, and
+//! tables of errors.
 //!
-//! What is read is small: names, errors, weights. Archives stay where they are and are read when somebody asks for one; what is inside
-//! (pickles of scikit-learn among it) is opaque bytes to us. Nothing is ever unpacked to disk, so no name inside of a zip can lead anywhere.
-//! Everything read is bounded ([`files`]). A pipeline may also be at an address ([`download`]), and a model server may be asked for a predictor ([`model_server`]):
-//! beside Prometheus the only things of this crate that are asked over a network.
+//! Loading reads only names, errors and weights. Archives are opened on request; their contents
+//! (scikit-learn pickles among them) are treated as opaque bytes. Nothing is unpacked to disk, so
+//! names inside a zip cannot cause path traversal. All reads are bounded ([`files`]). A pipeline
+//! may be downloaded from an address ([`download`]), and single predictors from a model server
+//! ([`model_server`]). Besides Prometheus these are the crate's only network requests.
 
 mod archive;
 mod download;
@@ -32,23 +34,23 @@ pub use single::{PredictorPurpose, SinglePredictor};
 use crate::kepler_terms::EnergySource;
 use crate::node::NodeTypeIndex;
 
-/// Predictors that were learned together.
+/// Predictors that were trained together.
 #[derive(Debug, Clone, Default)]
 pub struct PredictorPipeline {
-    /// Its name, as `ec2-0.7.11`.
+    /// Name, such as `ec2-0.7.11`.
     pub name: String,
-    /// Its node types, where it has an index.
+    /// Node types, if it has an index.
     pub index: Option<NodeTypeIndex>,
-    /// Its predictors, by source, output type, group and name.
+    /// Predictors by source, output type, group and name.
     pub models: Vec<PipelineModel>,
-    /// What could not be used, in words.
+    /// Messages about parts that could not be used.
     pub warnings: Vec<String>,
-    /// Whether the online trainer promoted what is in it: it was learned on this machine.
+    /// Whether the online trainer promoted its predictors; they were trained on this machine.
     pub is_promoted: bool,
 }
 
 impl PredictorPipeline {
-    /// The sources that it has predictors for.
+    /// Sources with predictors.
     pub fn sources(&self) -> Vec<EnergySource> {
         let mut sources: Vec<EnergySource> = self.models.iter().map(|model| model.source).collect();
         sources.sort_unstable();

@@ -1,4 +1,4 @@
-//! One predictor of a pipeline: what is known of it without opening its archive.
+//! One predictor of a pipeline: its properties that are known without opening its archive.
 
 use metier_learn::xgboost::XgboostPredictor;
 use serde_json::Value;
@@ -10,11 +10,11 @@ use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType, Pow
 use crate::trainers::PowerPredictorFile;
 use crate::weights::KeplerWeights;
 
-/// Where an archive is.
+/// Location of an archive.
 #[derive(Debug, Clone)]
 pub struct ModelArchive {
     pub files: PipelineFiles,
-    /// Its name among them.
+    /// File name inside it.
     pub name: String,
 }
 
@@ -29,45 +29,47 @@ impl ModelArchive {
 pub struct PipelineModel {
     /// Trainer and node type.
     pub name: ModelName,
-    /// Both in one word, as clients know it.
+    /// Trainer and node type in one word, as clients write it.
     pub full_name: String,
-    /// Where the energy that it learned from was read.
+    /// Source of the training energy.
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
-    /// What it looks at.
+    /// Its feature group.
     pub group: FeatureGroup,
-    /// Its errors (`mae`, `mape`, `package_mae`, …), as its trainer wrote them down.
+    /// Errors (`mae`, `mape`, `package_mae`, …) as its trainer recorded them.
     pub errors: Vec<(String, f64)>,
-    /// Its weights as text, where they are known.
+    /// Weights as JSON text, if available.
     pub weights: Option<Box<str>>,
-    /// Its archive, where there is one.
+    /// Its archive, if available.
     pub archive: Option<ModelArchive>,
-    /// The largest value of each feature in training, where a sibling's weights tell it.
+    /// Largest training value of each feature, if a sibling's weights give it.
     pub scale: Option<Vec<f64>>,
-    /// Our own file of it, where one of our trainers learned it.
+    /// Its `predictor.json`, if a metier trainer made it.
     pub predictor: Option<ModelArchive>,
 }
 
 impl PipelineModel {
-    /// An error of that name.
+    /// The error of that name.
     pub fn error(&self, key: &str) -> Option<f64> {
         self.errors.iter().find(|(name, _)| name == key).map(|(_, value)| *value)
     }
 
-    /// Its weights as JSON, where they can be given to the exporter.
+    /// Weights as JSON, if they can be sent to the exporter.
     pub fn weights_value(&self) -> Option<Value> {
         serde_json::from_str(self.weights.as_deref()?).ok()
     }
 
-    /// Whether we can predict with it: it has weights, is ours, or is XGBoost's with a known scale.
+    /// Whether metier can evaluate it: it has weights or a `predictor.json`, or is XGBoost's with a
+    /// known scale.
     pub fn is_usable(&self) -> bool {
         self.weights.is_some()
             || self.predictor.is_some()
             || (self.name.trainer == "XgboostFitTrainer" && self.archive.is_some() && self.scale.is_some())
     }
 
-    /// Weights say nothing of intervals; our own file beside them does. Where that cannot be read there are none, and the weights still answer.
+    /// Adds intervals: weights have none, the `predictor.json` beside them does. If that file
+    /// cannot be read, the weights are used without intervals.
     fn spread(&self, formulas: &mut [(PowerComponent, PowerFormula)]) {
         let file =
             self.predictor.as_ref().and_then(|file| PowerPredictorFile::read(&file.bytes().ok()?).ok());
@@ -99,7 +101,7 @@ impl PipelineModel {
         let mut formulas = Vec::new();
         for component in self.source.components() {
             let file = format!("{}.json", component.name());
-            // Archives hold their files at the top, or in a folder of the predictor's name.
+            // Archives hold their files at the top level, or in a folder with the predictor's name.
             let text = files::read_zip_member(&bytes, &file)
                 .or_else(|| files::read_zip_member(&bytes, &format!("{}/{file}", self.full_name)))
                 .ok_or_else(|| {

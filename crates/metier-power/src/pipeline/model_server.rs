@@ -1,7 +1,9 @@
-//! A model server that is asked for what is missing, as Kepler's estimator asks it: `POST /model` with what the client has; and predictors by themselves at an address.
+//! Downloads missing predictors from a model server, with the protocol of Kepler's estimator: `POST
+//! /model` with the client's metrics. Also downloads single predictors from an address.
 //!
-//! First the archive, which of our own server holds the best there is; where it holds only what its maker can load, the weights. Bounded by [`DownloadLimits`]; nothing is kept
-//! that does not read as a predictor.
+//! The archive is requested first, since metier's server puts the best predictor there. If the
+//! archive holds only a pickle, the weights are requested. Limits: [`DownloadLimits`]; only answers
+//! that parse as a predictor are stored.
 
 use std::path::Path;
 
@@ -17,30 +19,30 @@ use crate::Error;
 use crate::kepler_terms::shorten;
 use crate::node::MachineSpec;
 
-/// Most of a refusal that is repeated.
+/// Longest part of a refusal quoted in a message.
 const REFUSAL_BYTES: usize = 2000;
 
-/// What a predictor is wanted for.
+/// A request for which no local predictor exists.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MissingPredictor {
     /// Output type and source.
     pub purpose: PredictorPurpose,
-    /// What the client has.
+    /// Metrics of the client.
     pub metrics: Vec<String>,
-    /// The trainer that it named, if it did.
+    /// The requested trainer, or empty.
     pub trainer_name: String,
-    /// What errors it allows.
+    /// Error limits of the client.
     pub filter: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelServerClient {
     address: Url,
-    /// What is too much.
+    /// Limits of a download.
     pub limits: DownloadLimits,
 }
 
-/// An answer: what it is called, and what it is.
+/// An answer: the predictor's name and bytes.
 struct PredictorAnswer {
     name: String,
     bytes: Vec<u8>,
@@ -51,7 +53,7 @@ fn limits() -> DownloadLimits {
 }
 
 impl ModelServerClient {
-    /// The one whose `/model` is at that address. Nothing is asked yet.
+    /// A model server with its `/model` at that address. No request is made yet.
     pub fn new(address: &str) -> Result<Self, Error> {
         let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.filter(Url::has_host).ok_or_else(|| Error::Word {
@@ -62,12 +64,12 @@ impl ModelServerClient {
         Ok(Self { address: url, limits: limits() })
     }
 
-    /// Its address, without what may be secret in it.
+    /// The address without secrets.
     pub fn display_address(&self) -> String {
         without_secrets(&self.address)
     }
 
-    /// Asks for a predictor and keeps it in the pipeline of a folder. Gives its name.
+    /// Downloads a predictor into a pipeline's folder. Returns its name.
     pub fn download_predictor(
         &self,
         predictor: &MissingPredictor,
@@ -81,14 +83,14 @@ impl ModelServerClient {
         });
         let archive = self.ask(&body).map_err(failed)?;
         let archive = SinglePredictor::read(&archive.bytes, &archive.name);
-        let kept =
+        let stored =
             archive.and_then(|single| Ok((single.name(), single.store_in(folder, predictor.purpose)?)));
-        if let Ok((name, true)) = &kept {
+        if let Ok((name, true)) = &stored {
             return Ok(name.clone());
         }
         body["weight"] = Value::Bool(true);
-        let weights = self.ask(&body).map_err(|why| match &kept {
-            // Why what came first does not do is worth more than that there is nothing else.
+        let weights = self.ask(&body).map_err(|why| match &stored {
+            // The fault of the archive is more useful to report than the missing weights alone.
             Ok((name, _)) => {
                 failed(format!("{name} is a pickle that only its maker can load, and no weights: {why}"))
             }
@@ -108,7 +110,8 @@ impl ModelServerClient {
     }
 }
 
-/// Takes the predictor at an address (`http(s)://…`, `file:///…`) into the pipeline of a folder. Gives its name.
+/// Downloads a predictor from an address (`http(s)://…`, `file:///…`) into a pipeline's folder.
+/// Returns its name.
 pub fn download_initial(address: &str, purpose: PredictorPurpose, folder: &Path) -> Result<String, Error> {
     let url = Url::parse(address).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "file"));
     let url = url.ok_or_else(|| Error::Word {
@@ -135,11 +138,13 @@ pub fn download_initial(address: &str, purpose: PredictorPurpose, folder: &Path)
     let single = SinglePredictor::read(&bytes, &stem).map_err(|error| failed(error.to_string()))?;
     match single.store_in(folder, purpose)? {
         true => Ok(single.name()),
-        false => Err(failed("is a pickle that only its maker can load; want one with weights".to_string())),
+        false => Err(failed(
+            "is a pickle that only its creator can load; want a predictor with weights".to_string(),
+        )),
     }
 }
 
-/// The whole answer, if it is a good one; else why not, in its own words.
+/// The whole answer, or the server's own reason for a refusal.
 async fn answer(request: RequestBuilder, most: u64) -> Result<PredictorAnswer, String> {
     let response = request.send().await.map_err(|error| reason(&error))?;
     let status = response.status();

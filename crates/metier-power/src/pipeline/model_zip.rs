@@ -1,7 +1,8 @@
-//! The archive of a predictor that has none: what is asked for as a zip, and was published or learned as weights only.
+//! Builds the archive of a predictor that was published or trained as weights only.
 //!
-//! It holds `metadata.json` and `weight.json` as a predictor's folder has them, and XGBoost's own file of each component where the weights are its. The original's archives hold pickles in their
-//! place, which nobody but Python can write or should read.
+//! It holds `metadata.json` and `weight.json` as in a predictor's folder, and XGBoost's own file of
+//! each component for XGBoost weights. The original's archives hold pickles instead, which only
+//! Python can write and which are unsafe to read.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use crate::Error;
 use crate::node::MachineSpec;
 
 impl PipelineModel {
-    /// Its archive: as it was published, or made from its weights, with the machine that it was learned on.
+    /// The published archive, or one built from the weights, with the training machine.
     pub fn zip(&self, machine: Option<&MachineSpec>) -> Result<Vec<u8>, Error> {
         if let Some(archive) = &self.archive {
             return archive.bytes();

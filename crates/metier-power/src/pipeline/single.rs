@@ -1,6 +1,8 @@
-//! One predictor that came by itself, as an archive or as weights, and is kept among others that came so.
+//! A single predictor received as an archive or as weights, and its storage in a pipeline of single
+//! predictors.
 //!
-//! Of an archive the metadata, the weights and our own predictor are taken out by their names; the rest stays in it, unread. Nothing else of a name inside of it is believed.
+//! From an archive only the metadata, the weights and `predictor.json` are read, by their fixed
+//! names. Other member names are not trusted, and other members are not read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,16 +17,16 @@ use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType, sho
 use crate::node::{MachineSpec, NodeTypeEntry};
 use crate::weights::KeplerWeights;
 
-/// What a predictor is for.
+/// Output type and source of a predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PredictorPurpose {
-    /// Whether idle power is part of it.
+    /// Whether idle power is part of the estimate.
     pub output_type: OutputType,
-    /// Where the energy that it learned from was read.
+    /// Source of the training energy.
     pub source: EnergySource,
 }
 
-/// A predictor by itself.
+/// A single predictor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SinglePredictor {
     name: ModelName,
@@ -36,7 +38,7 @@ pub struct SinglePredictor {
 }
 
 impl SinglePredictor {
-    /// Reads a zip or JSON, whichever it is. `known` is what its sender calls it.
+    /// Reads a zip or JSON, detected by content. `known` is the name given by its sender.
     pub fn read(bytes: &[u8], known: &str) -> Result<Self, Error> {
         if bytes.starts_with(b"PK") {
             return Self::of_archive(bytes, known);
@@ -69,7 +71,7 @@ impl SinglePredictor {
         })
     }
 
-    /// Reads weights, as a model server gives them or as they are published.
+    /// Reads weights, as a model server sends them or as they are published.
     pub fn of_weights(value: &Value, known: &str) -> Result<Self, Error> {
         let object = value.as_object().ok_or_else(|| Error::weights("text", "is no object"))?;
         let name = parse_model_name(object.get("model_name").and_then(Value::as_str).unwrap_or(known))?;
@@ -87,12 +89,13 @@ impl SinglePredictor {
         Ok(Self { name, group, about: of(false), weights: Some(text.into()), predictor: None, archive: None })
     }
 
-    /// What it is called.
+    /// Name of the predictor.
     pub fn name(&self) -> String {
         self.name.to_string()
     }
 
-    /// Keeps it in the pipeline of a folder, which is made where there is none. Says whether we can predict with it.
+    /// Stores it in a pipeline's folder, which is created if missing. Returns whether it can be
+    /// evaluated.
     pub fn store_in(&self, folder: &Path, purpose: PredictorPurpose) -> Result<bool, Error> {
         let stated = self.about.get("output_type").and_then(Value::as_str);
         if let Some(stated) = stated.filter(|stated| *stated != purpose.output_type.name()) {
@@ -104,7 +107,7 @@ impl SinglePredictor {
         let name = ModelName { node_type: self.number(folder, purpose)?, ..self.name.clone() };
         let is_member = |entry: &NodeTypeEntry| entry.members.contains(&self.name());
         if name != self.name && !read_node_types(folder)?.0.get(&self.name.node_type).is_some_and(is_member) {
-            // As it was kept before its number became another machine's.
+            // Removes the form stored before its node type number was given to another machine.
             let _ = fs::remove_dir_all(group.join(self.name()));
             let _ = fs::remove_file(group.join(format!("{}.zip", self.name())));
         }
@@ -134,14 +137,14 @@ impl SinglePredictor {
         Ok(load(folder)?.models.iter().any(|model| is_this(model) && model.is_usable()))
     }
 
-    /// The machine that it was learned on, where it says so.
+    /// The training machine, if the metadata has it.
     fn machine(&self) -> Option<MachineSpec> {
         let spec = self.about.get("machine_spec").cloned()?;
         serde_json::from_value::<MachineSpec>(spec).ok().filter(|spec| !spec.is_empty())
     }
 
-    /// The node type that it has among others that came: its own, unless that is another machine's there. Who sends predictors may have them of several pipelines, each of
-    /// which counts its machines from 0.
+    /// A free node type number: its own, unless that belongs to another machine in the folder.
+    /// Predictors may come from several pipelines, each of which numbers its machines from 0.
     fn number(&self, folder: &Path, purpose: PredictorPurpose) -> Result<u32, Error> {
         let index = read_node_types(folder)?;
         let own = self.name.node_type;
@@ -152,7 +155,7 @@ impl SinglePredictor {
         if let Some((number, _)) = index.0.iter().find(|(_, entry)| entry.spec == spec) {
             return Ok(*number);
         }
-        // Those of machines that nobody knows must not be given this one.
+        // Numbers of predictors with unknown machines must not be reused.
         let models = if folder.join("metadata.json").is_file() { load(folder)?.models } else { Vec::new() };
         let taken: BTreeSet<u32> =
             models.iter().map(|model| model.name.node_type).chain(index.0.keys().copied()).collect();
@@ -166,7 +169,7 @@ impl SinglePredictor {
         }
     }
 
-    /// Says whose it is, so that its cores are known.
+    /// Records its machine in the node type index, so that the core count is known.
     fn join_index(&self, folder: &Path, name: &ModelName) -> Result<(), Error> {
         let Some(spec) = self.machine() else { return Ok(()) };
         let mut index = read_node_types(folder)?;
@@ -191,7 +194,7 @@ fn parse_model_name(name: &str) -> Result<ModelName, Error> {
     })
 }
 
-/// The group that has exactly these features.
+/// The group with exactly these features.
 fn group(features: &[&str]) -> Result<FeatureGroup, Error> {
     let mut sorted = features.to_vec();
     sorted.sort_unstable();
@@ -216,7 +219,7 @@ mod tests {
                 "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } })
     }
 
-    fn kept(folder: &Path) -> Vec<(String, bool, Option<f64>)> {
+    fn stored_models(folder: &Path) -> Vec<(String, bool, Option<f64>)> {
         let pipeline = load(folder).unwrap();
         let about = |model: &super::super::PipelineModel| {
             (model.full_name.clone(), model.is_usable(), model.error("mae"))
@@ -230,9 +233,9 @@ mod tests {
         let folder = folder.path().join("model-server");
         let single = SinglePredictor::of_weights(&weights(), "").unwrap();
         assert!(single.store_in(&folder, PURPOSE).unwrap());
-        assert_eq!(kept(&folder), [("SGDRegressorTrainer_3".to_string(), true, Some(1.5))]);
+        assert_eq!(stored_models(&folder), [("SGDRegressorTrainer_3".to_string(), true, Some(1.5))]);
         assert_eq!(load(&folder).unwrap().index.unwrap().0[&3].spec.cores, Some(8.0));
-        // Published weights have no name of their own: that of their file is it.
+        // Published weights have no name inside; the file name is used.
         let mut plain = weights();
         plain.as_object_mut().unwrap().remove("model_name");
         assert_eq!(
@@ -259,7 +262,7 @@ mod tests {
         let pickled =
             pack(&[file("metadata.json", &other.to_string()), file("platform.pkl", "\u{80}")]).unwrap();
         assert!(!SinglePredictor::read(&pickled, "").unwrap().store_in(&folder, PURPOSE).unwrap());
-        assert_eq!(kept(&folder).len(), 2);
+        assert_eq!(stored_models(&folder).len(), 2);
         let wrong = SinglePredictor::read(&with, "").unwrap();
         let wrong = wrong
             .store_in(&folder, PredictorPurpose { output_type: OutputType::DynPower, ..PURPOSE })
@@ -280,7 +283,7 @@ mod tests {
             SinglePredictor::of_weights(&weights, "").unwrap()
         };
         let dynamic = PredictorPurpose { output_type: OutputType::DynPower, ..PURPOSE };
-        // Again and again, as after every start.
+        // Repeats, as after every start.
         for _ in 0..3 {
             assert!(of(Some(96)).store_in(&folder, PURPOSE).unwrap());
             assert!(of(Some(8)).store_in(&folder, dynamic).unwrap());

@@ -1,7 +1,9 @@
-//! The profile of a node: what it takes and does while no workload runs. Background, least and largest power of each component, and the scalers of each feature.
+//! The idle profile of a node: its power and features while no workload runs. It has the background
+//! containers, the smallest and largest power of each component, and the scalers of each feature.
 //!
-//! One file holds all of it (`metier.power-profile/1`); `profile/<source>.json` of a pipeline is the part of it that the original knows. Watts are watts here:
-//! the original divides them by time once more.
+//! One file holds all of it (`metier.power-profile/1`); `profile/<source>.json` of a pipeline is
+//! the part that the original reads. Watts are watts here; the original divides them by time once
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +17,11 @@ use crate::kepler_terms::{EnergySource, PowerComponent};
 use crate::node::MachineSpec;
 use crate::response::KeplerResponse;
 
-/// What the first field of a file says.
+/// Value of the file's first field.
 pub const SCHEMA: &str = "metier.power-profile/1";
 
-/// How a feature of the idle machine goes, in units a second: what scales it to 0…1 (`min`, `max`) and to mean 0 and deviation 1.
+/// Range and deviation of a feature on the idle machine, in units per second: `min` and `max` scale
+/// it to 0…1, mean and deviation standardise it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FeatureScaler {
     pub min: f64,
@@ -40,16 +43,16 @@ impl FeatureScaler {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct IdleProfile {
     pub levels: BTreeMap<EnergySource, IdleLevels>,
-    /// Names of the containers that ran.
+    /// Names of the background containers.
     pub background: BTreeSet<String>,
-    /// Features of all containers together, by name.
+    /// Features summed over all containers, by name.
     pub scalers: BTreeMap<String, FeatureScaler>,
     pub rows: usize,
-    /// From the first to the last, in seconds.
+    /// Time from the first to the last sample, in seconds.
     pub seconds: f64,
 }
 
-/// As the file has it.
+/// The file format.
 #[derive(Serialize, Deserialize)]
 struct IdleProfileFile {
     schema: String,
@@ -67,16 +70,16 @@ struct IdleProfileFile {
 struct WattsRange {
     min_watt: f64,
     max_watt: f64,
-    #[serde(rename = "#unit", default = "one")]
+    #[serde(rename = "#unit", default = "default_units")]
     units: u32,
 }
 
-const fn one() -> u32 {
+const fn default_units() -> u32 {
     1
 }
 
 impl IdleProfile {
-    /// From what Prometheus answered of the idle machine.
+    /// Builds a profile from a Prometheus response of the idle machine.
     pub fn of(response: &KeplerResponse) -> Result<Self, Error> {
         let sources = extract::sources(response);
         if sources.is_empty() {
@@ -87,7 +90,7 @@ impl IdleProfile {
         let mut idle = Self { background: super::background(response), ..Self::default() };
         for source in sources {
             let all = super::watts(response, source)?;
-            // A row in which no energy was counted says that the meter was not read, and not that nothing was taken.
+            // A row without counted energy means that the meter was not read, not that power was 0.
             let counted = |row: &usize| {
                 source
                     .components()
@@ -115,7 +118,7 @@ impl IdleProfile {
         Ok(idle)
     }
 
-    /// Reads a profile, or makes one of a response.
+    /// Reads a profile, or builds one from a response.
     pub fn read(text: &[u8]) -> Result<Self, Error> {
         #[derive(Deserialize)]
         struct SchemaProbe {

@@ -1,6 +1,7 @@
-//! What an idle machine takes: the smallest and largest power of each component while nothing runs.
+//! Idle levels: the smallest and largest power of each component while nothing runs.
 //!
-//! [`IdleLevels::of`] is right; [`IdleLevels::as_published`] repeats what the original writes, which divides by time twice and takes `uncore` for a part of `core`.
+//! [`IdleLevels::of`] is correct. [`IdleLevels::as_published`] reproduces the original, which
+//! divides by time twice and counts `uncore` as a part of `core`.
 
 mod idle;
 
@@ -21,7 +22,7 @@ use crate::response::KeplerResponse;
 pub struct IdleLevel {
     pub min_watt: f64,
     pub max_watt: f64,
-    /// How many columns it is the mean of.
+    /// Number of averaged columns.
     pub units: u32,
 }
 
@@ -30,7 +31,7 @@ pub struct IdleLevel {
 pub struct IdleLevels(pub BTreeMap<PowerComponent, IdleLevel>);
 
 impl IdleLevels {
-    /// From the watts of an idle machine.
+    /// Levels from the watts of an idle machine.
     pub fn of(watts: &FeatureFrame, source: EnergySource) -> Result<Self, Error> {
         let mut profile = BTreeMap::new();
         for component in source.components() {
@@ -42,7 +43,7 @@ impl IdleLevels {
         Ok(Self(profile))
     }
 
-    /// As the original writes it, from the same rows.
+    /// Levels as the original computes them from the same rows.
     pub fn as_published(watts: &FeatureFrame, source: EnergySource) -> Result<Self, Error> {
         let mut profile = BTreeMap::new();
         let step = match watts.timestamps[..] {
@@ -66,7 +67,7 @@ impl IdleLevels {
         Ok(Self(profile))
     }
 
-    /// As `profile/<source>.json` has it, for one node type.
+    /// JSON in the form of `profile/<source>.json`, for one node type.
     pub fn to_json(&self, node_type: u32) -> Value {
         let of = |level: &IdleLevel| json!({ "min_watt": level.min_watt, "max_watt": level.max_watt, "#unit": level.units });
         let components = self.0.iter().map(|(component, level)| {
@@ -75,12 +76,12 @@ impl IdleLevels {
         Value::Object(components.collect())
     }
 
-    /// The same in what a file has already: other node types stay. What is no such file is replaced.
+    /// Merges the levels into an existing file: other node types stay. An invalid file is replaced.
     pub fn added_to(&self, before: &[u8], node_type: u32) -> Value {
         let before: Map<String, Value> = serde_json::from_slice(before).unwrap_or_default();
         let mut all: Map<String, Value> = before.into_iter().filter(|(_, of)| of.is_object()).collect();
         let key = node_type.to_string();
-        // What the node type had of components that it has no more goes.
+        // Components that the node type no longer has are removed.
         for levels in all.values_mut().filter_map(Value::as_object_mut) {
             levels.remove(&key);
         }
@@ -125,7 +126,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The watts of an idle machine, row by row: also those in which no energy was counted.
+/// Watts of an idle machine, row by row, including rows without counted energy.
 pub fn watts(idle: &KeplerResponse, source: EnergySource) -> Result<FeatureFrame, Error> {
     extract::node_watts(idle, source)
 }

@@ -1,7 +1,9 @@
-//! Asks Prometheus for Kepler's series: every metric whose name has the prefix, as a plain range query, in stretches that Prometheus gives.
+//! Queries Prometheus for Kepler's series: every metric whose name contains the prefix, as plain
+//! range queries of at most the number of steps that Prometheus allows.
 //!
-//! [`model_server`] gives a [`KeplerResponse`] for those who learn at once; [`ResumableQuery`] puts each metric into a file of its own as it comes, so that a query that was broken
-//! off goes on, and makes the original's response file of them in the end.
+//! [`model_server`] returns a [`KeplerResponse`] for immediate training. [`ResumableQuery`] stores
+//! each metric in a file as it arrives, so that an interrupted query resumes, and finally writes
+//! the original's response file.
 
 mod resumable_query;
 mod times;
@@ -19,30 +21,30 @@ use serde_json::{Map, Value, json};
 use crate::Error;
 use crate::response::KeplerResponse;
 
-/// Most steps of one question; Prometheus gives 11 000.
+/// Largest number of steps of one query; Prometheus allows 11 000.
 const MAX_RANGE_STEPS: u32 = 3600;
 /// The metrics of a node's energy, as PromQL matches them.
 const NODE_ENERGY_PATTERN: &str = "kepler_node_.+_joules_total";
-/// Most steps of all.
+/// Largest number of steps in total.
 const MAX_TOTAL_STEPS: u64 = 10_000_000;
 
-/// What is asked for.
+/// A query for a node's series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeplerQuery {
-    /// A part that the names of metrics have.
+    /// Text that the metric names contain.
     pub prefix: String,
-    /// Metrics beside them, by their whole name.
+    /// Further metrics by full name.
     pub others: Vec<String>,
-    /// From when to when.
+    /// The time range.
     pub span: TimeSpan,
     /// Time between two values.
     pub step: Duration,
-    /// Labels that all series have: a Prometheus may know many nodes.
+    /// Labels of all series, since a Prometheus may hold many nodes.
     pub only: Vec<(String, String)>,
 }
 
 impl KeplerQuery {
-    /// Kepler's metrics, every three seconds.
+    /// A query for Kepler's metrics, every three seconds.
     pub fn new(span: TimeSpan) -> Self {
         Self {
             prefix: "kepler_".to_string(),
@@ -53,13 +55,13 @@ impl KeplerQuery {
         }
     }
 
-    /// What PromQL calls these series: that of their name, and the labels that all have.
+    /// PromQL selector: the name and the common labels.
     fn selector(&self, name: &str) -> String {
         let only = self.only.iter().map(|(label, value)| format!(",{label}={}", quoted(value)));
         format!("{{__name__{name}{}}}", only.collect::<String>())
     }
 
-    /// Stretches that can be asked for, one after the other.
+    /// Consecutive ranges that each fit into one query.
     fn stretches(&self) -> Result<Vec<QueryRange>, Error> {
         let wrong = |field, got: String, want: &str| Err(Error::Word { field, got, want: want.to_string() });
         if self.step.is_zero() {
@@ -80,7 +82,7 @@ impl KeplerQuery {
         let mut stretches = Vec::new();
         let mut start = self.span.start;
         while start <= self.span.end {
-            // The next stretch starts one step behind the end of this one.
+            // The next range starts one step after the end of this one.
             let last = start.checked_add(self.step * (MAX_RANGE_STEPS - 1)).unwrap_or(self.span.end);
             stretches.push(QueryRange { start, end: last.min(self.span.end), step: self.step });
             start = match last.checked_add(self.step) {
@@ -92,7 +94,7 @@ impl KeplerQuery {
     }
 }
 
-/// The metrics that there are, by name.
+/// Names of the available metrics.
 pub async fn names(client: &PromClient, question: &KeplerQuery) -> Result<Vec<String>, Error> {
     let mut names = client.label_values("__name__").await?;
     names.retain(|name| name.contains(&question.prefix) || question.others.contains(name));
@@ -126,7 +128,7 @@ pub async fn metric(
     Ok(all)
 }
 
-/// The instances whose exporters tell a node's energy at the end of the time, by name.
+/// Instances that export node energy at the end of the range, by name.
 pub async fn instances(client: &PromClient, question: &KeplerQuery) -> Result<Vec<String>, Error> {
     let energy = question.selector(&format!("=~{}", quoted(NODE_ENERGY_PATTERN)));
     let answer =
@@ -138,29 +140,29 @@ pub async fn instances(client: &PromClient, question: &KeplerQuery) -> Result<Ve
     Ok(names)
 }
 
-/// Whether a metric is a node's energy.
+/// Whether a metric is node energy.
 pub fn is_energy(name: &str) -> bool {
     name.starts_with("kepler_node_") && name.ends_with("_joules_total")
 }
 
-/// A text as PromQL writes it.
+/// A PromQL string literal.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// Series as the original's response file has them.
+/// Series in the format of the original's response file.
 pub fn value(series: &[RangeSeries]) -> Value {
-    let one = |series: &RangeSeries| {
+    let series_json = |series: &RangeSeries| {
         let labels: Map<String, Value> =
             series.metric.labels().map(|(name, value)| (name.to_string(), json!(value))).collect();
         let values: Vec<Value> =
             series.points.iter().map(|point| json!([seconds(point.at), text(point.value)])).collect();
         json!({ "metric": labels, "values": values })
     };
-    Value::Array(series.iter().map(one).collect())
+    Value::Array(series.iter().map(series_json).collect())
 }
 
-/// Whole seconds without a point.
+/// Whole seconds have no decimal point.
 fn seconds(at: UtcTimestamp) -> Value {
     match at.as_millisecond() {
         whole if whole % 1000 == 0 => json!(whole / 1000),
@@ -168,7 +170,7 @@ fn seconds(at: UtcTimestamp) -> Value {
     }
 }
 
-/// As Prometheus writes numbers.
+/// A number in Prometheus' notation.
 fn text(value: f64) -> String {
     match value {
         _ if value == f64::INFINITY => "+Inf".to_string(),
@@ -177,7 +179,8 @@ fn text(value: f64) -> String {
     }
 }
 
-/// Asks for everything, and gives it as one. `progress` is told of each metric (done, of, name), and may end it.
+/// Runs all queries and returns one response. `progress` receives (done, total, name) for each
+/// metric, and may stop the query.
 pub async fn ask(
     client: &PromClient,
     question: &KeplerQuery,

@@ -1,4 +1,4 @@
-//! A query whose answers are kept as they come: a folder with a file for each metric beside the question that they answer.
+//! A query with stored answers: a folder with a file for each metric, and the query itself.
 
 use std::fs;
 use std::io::{BufWriter, Write as _};
@@ -12,15 +12,15 @@ use crate::pipeline::replace;
 
 const QUESTION_FILE: &str = "question";
 
-/// Answers that are kept.
+/// Stored answers of a query.
 #[derive(Debug)]
 pub struct ResumableQuery {
     folder: PathBuf,
 }
 
 impl ResumableQuery {
-    /// Opens the folder. What is in it stays if it answers the same question; `is_same` says so of the question that is there.
-    /// Gives the question that holds: the one of the folder, or the new one.
+    /// Opens the folder. Its files stay if `is_same` accepts the stored query. Returns the query in
+    /// force: the stored one, or the new one.
     pub fn open(
         folder: &Path,
         question: &Value,
@@ -39,7 +39,7 @@ impl ResumableQuery {
     }
 
     fn file(&self, metric: &str) -> PathBuf {
-        // Names of metrics may be any text; those of files may not.
+        // Metric names may contain any character; file names may not.
         let name: String = metric
             .bytes()
             .map(|byte| {
@@ -53,7 +53,7 @@ impl ResumableQuery {
         self.folder.join(format!("{name}.json"))
     }
 
-    /// Whether a metric is there.
+    /// Whether the metric is stored.
     pub fn has(&self, metric: &str) -> bool {
         self.file(metric).is_file()
     }
@@ -62,14 +62,14 @@ impl ResumableQuery {
         replace(&self.file(metric), series.to_string().as_bytes())
     }
 
-    /// Forgets the question where nothing is kept yet that answers it: another try is then of its own time.
+    /// Removes the query if it has no answers yet, so that a retry uses its own time range.
     pub fn discard_if_empty(self) -> Result<(), Error> {
         let entries = fs::read_dir(&self.folder).map_err(|error| Error::file(&self.folder, error))?;
         let is_answer = |entry: fs::DirEntry| entry.path().extension().is_some_and(|end| end == "json");
         if entries.flatten().any(is_answer) { Ok(()) } else { self.remove() }
     }
 
-    /// Makes one response of these metrics, and forgets the parts.
+    /// Writes one response of these metrics and removes the parts.
     pub fn finish(self, metrics: &[String], to: &Path) -> Result<(), Error> {
         let wrong = |error: std::io::Error| Error::file(to, error);
         let file = AtomicFile::create(to, atomic_file::PUBLIC_FILE_MODE).map_err(wrong)?;

@@ -1,23 +1,23 @@
-//! From when to when: given, or in a benchmark's file.
+//! Time ranges: given directly, or read from a benchmark's file.
 
 use metier_types::UtcTimestamp;
 use serde_json::{Value, json};
 
 use crate::Error;
 
-/// From when to when.
+/// A time range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeSpan {
     pub start: UtcTimestamp,
     pub end: UtcTimestamp,
 }
 
-/// What a benchmark's file says: when it ran, and which pods were of which scenario.
+/// Content of a benchmark's file: its time range, and the pods of each scenario.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BenchmarkTimes {
-    /// From when to when.
+    /// The time range.
     pub span: Option<TimeSpan>,
-    /// Pods with the scenario that they ran, where the file is of the CPE operator.
+    /// Pods with their scenario, if the file is of the CPE operator.
     pub pods: Vec<(String, String)>,
 }
 
@@ -28,7 +28,7 @@ impl TimeSpan {
     }
 }
 
-/// A time as `2026-11-17T15:40:00Z`.
+/// Parses a time such as `2026-11-17T15:40:00Z`.
 pub fn time(field: &'static str, text: &str) -> Result<UtcTimestamp, Error> {
     text.trim().parse().map_err(|_| Error::Word {
         field,
@@ -38,7 +38,8 @@ pub fn time(field: &'static str, text: &str) -> Result<UtcTimestamp, Error> {
 }
 
 impl BenchmarkTimes {
-    /// Reads a file with `startTimeUTC` and `endTimeUTC`, or one of the CPE operator (`status.results[].scenarioID`, `.repetitions[].pod`, `.pushedTime`).
+    /// Reads a file with `startTimeUTC` and `endTimeUTC`, or one of the CPE operator
+    /// (`status.results[].scenarioID`, `.repetitions[].pod`, `.pushedTime`).
     pub fn read(text: &[u8]) -> Result<Self, Error> {
         let file: Value =
             serde_json::from_slice(text).map_err(|error| Error::table(format!("benchmark: {error}")))?;
@@ -73,7 +74,7 @@ fn pods(results: &[Value]) -> Vec<(String, String)> {
     pods
 }
 
-/// From the making of the benchmark to the last result that was pushed.
+/// From the creation of the benchmark to its last pushed result.
 fn cpe_span(file: &Value, results: &[Value]) -> Option<TimeSpan> {
     let start = file["metadata"]["creationTimestamp"].as_str()?.parse().ok()?;
     let pushed = |result: &Value| {

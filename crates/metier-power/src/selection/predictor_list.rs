@@ -1,35 +1,35 @@
-//! The list of all predictors, for people: by the machine that they were learned on, those of machines like this one first, each with its errors by component, the
-//! worst first.
+//! The list of all predictors for display. They are ordered by similarity of the training machine
+//! to this one. Each has its errors by component, the worst first.
 
 use super::PipelineRegistry;
 use crate::kepler_terms::{EnergySource, FeatureGroup, OutputType, PowerComponent};
 use crate::node::{MachineSpec, NodeTypeEntry};
 use crate::pipeline::{PipelineModel, PredictorPipeline};
 
-/// Which predictors are wanted; `None` is any.
+/// Filter of the list; `None` matches any.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PredictorFilter {
     pub pipeline: Option<String>,
     pub source: Option<EnergySource>,
     /// With or without idle power.
     pub output_type: Option<OutputType>,
-    /// That look at these features.
+    /// Feature group.
     pub group: Option<FeatureGroup>,
     /// Trainer and node type.
     pub name: Option<String>,
-    /// Learned by that trainer.
+    /// Trainer.
     pub trainer: Option<String>,
-    /// Of that node type.
+    /// Node type.
     pub node_type: Option<u32>,
-    /// That answer here: not pickles.
+    /// Whether metier can evaluate the predictor; pickles it cannot.
     pub is_usable: Option<bool>,
 }
 
 impl PredictorFilter {
-    /// Whether a predictor of a pipeline is among them.
+    /// Whether a predictor passes the filter.
     pub fn fits(&self, pipeline: &PredictorPipeline, model: &PipelineModel) -> bool {
-        fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, is: &T) -> bool {
-            wanted.is_none_or(|wanted| wanted == is)
+        fn is<T: PartialEq + ?Sized>(filter: Option<&T>, is: &T) -> bool {
+            filter.is_none_or(|filter| filter == is)
         }
         is(self.pipeline.as_deref(), pipeline.name.as_str())
             && is(self.source.as_ref(), &model.source)
@@ -42,23 +42,23 @@ impl PredictorFilter {
     }
 }
 
-/// A predictor of the list.
+/// A predictor in the list.
 #[derive(Debug, Clone)]
 pub struct ListedPredictor<'a> {
     pub pipeline: &'a PredictorPipeline,
     pub model: &'a PipelineModel,
-    /// The machine that it was learned on, where its pipeline tells.
+    /// The training machine, if known.
     pub machine: Option<&'a NodeTypeEntry>,
-    /// How much that machine is like this one, 0 to 1.
+    /// Similarity of the training machine to this one, 0 to 1.
     pub similarity: Option<f64>,
-    /// Its errors, the worst first.
+    /// Errors, the worst first.
     pub errors: Vec<ComponentError>,
 }
 
-/// How wrong a predictor is about one component, on rows that it was not learned from.
+/// Held-out error of one component.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ComponentError {
-    /// Which; `None` where only an error of all is known.
+    /// The component; `None` for an error over all components.
     pub component: Option<PowerComponent>,
     /// Mean of the absolute errors, in watts.
     pub mae: Option<f64>,
@@ -67,14 +67,15 @@ pub struct ComponentError {
 }
 
 impl ListedPredictor<'_> {
-    /// Its error in watts, by which predictors of one machine are ordered: the worst component's.
+    /// The worst component's error in watts; predictors of one machine are ordered by it.
     pub fn worst(&self) -> Option<f64> {
         self.errors.first().and_then(|error| error.mae)
     }
 }
 
 impl PipelineModel {
-    /// Its errors by component, the worst first. A component that takes no power here (0 W, always right) comes last.
+    /// Errors by component, the worst first. A component without power (0 W, always right) comes
+    /// last.
     pub fn errors_by_component(&self) -> Vec<ComponentError> {
         let of = |component: PowerComponent, end: &str| self.error(&format!("{}_{end}", component.name()));
         let components = self.source.components();
@@ -89,7 +90,7 @@ impl PipelineModel {
             .collect();
         if errors.is_empty() {
             let (mae, mape) = (self.error("mae"), self.error("mape"));
-            // Of a single component the error of all is its own.
+            // With a single component the total error is that component's.
             let component = if let [only] = components { Some(*only) } else { None };
             if mae.is_some() || mape.is_some() {
                 errors.push(ComponentError { component, mae, mape });
@@ -101,7 +102,8 @@ impl PipelineModel {
     }
 }
 
-/// All predictors that fit, those of the machines most like this one first; of one machine by source, output type and features, the least error first.
+/// The predictors that pass the filter, those of the most similar machines first. Those of one
+/// machine are ordered by source, output type and features, the smallest error first.
 pub fn list<'a>(
     registry: &'a PipelineRegistry,
     filter: &PredictorFilter,
@@ -207,7 +209,7 @@ mod tests {
             ["XgboostFitTrainer_1", "SGDRegressorTrainer_1", "XgboostFitTrainer_2", "SVRRegressorTrainer_7"]
         );
         assert_eq!(names(&any, 64.0)[0], "XgboostFitTrainer_2");
-        assert_eq!(names(&any, 64.0)[3], "SVRRegressorTrainer_7", "nobody knows whose it is");
+        assert_eq!(names(&any, 64.0)[3], "SVRRegressorTrainer_7", "its machine is unknown");
     }
 
     #[test]

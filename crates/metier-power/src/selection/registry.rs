@@ -1,4 +1,4 @@
-//! All pipelines that are there, and which of them is asked for a source.
+//! All loaded pipelines, and the active pipeline of each source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,24 +14,26 @@ const MAX_PIPELINES: usize = 1000;
 #[derive(Debug, Default)]
 pub struct LoadedPipelines {
     pub registry: PipelineRegistry,
-    /// What could not be used, in words.
+    /// Messages about pipelines that could not be used.
     pub warnings: Vec<String>,
 }
 
-/// All pipelines; the last that has predictors for a source is asked for it.
+/// All pipelines. The last added pipeline with predictors for a source is active for it.
 #[derive(Debug, Clone, Default)]
 pub struct PipelineRegistry {
     /// By name, in the order in which they were added.
     pub pipelines: Vec<Arc<PredictorPipeline>>,
     active: BTreeMap<EnergySource, usize>,
-    /// The pipeline that comes with the program.
+    /// Index of the shipped pipeline.
     shipped: Option<usize>,
-    /// Pipelines that somebody placed here as a whole: neither shipped, nor made of single predictors that were sent.
+    /// Pipelines placed by the user as a whole: neither shipped nor assembled from single
+    /// predictors.
     placed: BTreeSet<usize>,
 }
 
 impl PipelineRegistry {
-    /// Reads pipelines: each path is a folder or zip of one, or a folder of such. One that cannot be read is left out and said.
+    /// Loads pipelines: each path is a folder or zip of a pipeline, or a folder of several.
+    /// Unreadable pipelines are skipped with a warning.
     pub fn load(paths: &[PathBuf]) -> LoadedPipelines {
         let mut loaded = LoadedPipelines::default();
         for path in paths {
@@ -56,12 +58,12 @@ impl PipelineRegistry {
         loaded
     }
 
-    /// Adds the pipeline that comes with the program. It answers the kinds of requests that no placed pipeline has predictors for.
+    /// Adds the shipped pipeline. It answers only requests that no placed pipeline covers.
     pub fn add_shipped(&mut self, pipeline: PredictorPipeline) {
         self.shipped = self.put(pipeline);
     }
 
-    /// Adds a pipeline; it takes the place of one of the same name, and its sources.
+    /// Adds a pipeline; it replaces one of the same name.
     pub fn add(&mut self, pipeline: PredictorPipeline) {
         let at = self.put(pipeline);
         self.placed.extend(at);
@@ -87,7 +89,8 @@ impl PipelineRegistry {
         Some(at)
     }
 
-    /// Adds predictors to a pipeline of that name, where there is one: those of the same name take its place, all others stay. Node types that it has stay what they are.
+    /// Merges predictors into the pipeline of that name, if there is one. Predictors of the same
+    /// name are replaced, others stay. Existing node types are unchanged.
     pub fn merge(&mut self, mut pipeline: PredictorPipeline) {
         if let Some(known) = self.named(&pipeline.name) {
             pipeline.is_promoted |= known.is_promoted;
@@ -106,13 +109,14 @@ impl PipelineRegistry {
         self.put(pipeline);
     }
 
-    /// Whether a pipeline of that name was placed here as a whole.
+    /// Whether the user placed the pipeline of that name as a whole.
     pub fn is_placed(&self, name: &str) -> bool {
         self.placed.iter().any(|at| self.pipelines[*at].name == name)
     }
 
-    /// Who else may be asked, the last that was added first. Where somebody placed predictors for that kind of request, what they lack is not there: the shipped ones are
-    /// of other machines, and a client that wants something else asks for it after a refusal, as it does with the original.
+    /// Further pipelines to search, the last added first. If a placed pipeline covers the kind of
+    /// request, the shipped pipeline is excluded, since its predictors are of other machines. A
+    /// client can retry another kind after the refusal, as with the original.
     pub fn fallback_pipelines(
         &self,
         request: &ModelRequest,
@@ -126,7 +130,8 @@ impl PipelineRegistry {
             .map(|(_, pipeline)| pipeline)
     }
 
-    /// Whether placed pipelines have predictors for that kind of request: of its source, output type and metrics, and where weights are wanted any with weights.
+    /// Whether placed pipelines have predictors for the request: of its source, output type and
+    /// metrics, and with weights if requested.
     fn is_covered(&self, request: &ModelRequest) -> bool {
         let placed = || self.placed.iter().flat_map(|at| &self.pipelines[*at].models);
         let is_of = |model: &PipelineModel| {
@@ -140,7 +145,7 @@ impl PipelineRegistry {
             && (!request.weight || placed().any(|model| is_of(model) && gives(model)))
     }
 
-    /// The pipeline that is asked for a source.
+    /// The active pipeline of a source.
     pub fn active(&self, source: EnergySource) -> Option<&Arc<PredictorPipeline>> {
         self.pipelines.get(*self.active.get(&source)?)
     }
@@ -151,7 +156,7 @@ impl PipelineRegistry {
     }
 }
 
-/// The pipelines at a path: itself, or all inside of it, by name.
+/// The pipelines at a path: the path itself, or its entries by name.
 pub(crate) fn candidates(path: &Path) -> Result<Vec<PathBuf>, Error> {
     if !path.is_dir() || path.join("metadata.json").is_file() {
         return Ok(vec![path.to_path_buf()]);
@@ -162,7 +167,8 @@ pub(crate) fn candidates(path: &Path) -> Result<Vec<PathBuf>, Error> {
         path.join("metadata.json").is_file() || path.extension().is_some_and(|extension| extension == "zip")
     });
     found.sort_unstable();
-    // A folder and a zip of one name are the same pipeline; the folder is newer, since it is what is changed.
+    // A folder and a zip with the same name are the same pipeline; the folder is newer, since
+    // changes go there.
     let folders: Vec<PathBuf> = found.iter().filter(|path| path.is_dir()).cloned().collect();
     found.retain(|path| path.is_dir() || !folders.iter().any(|folder| *folder == path.with_extension("")));
     found.truncate(MAX_PIPELINES);
@@ -177,7 +183,7 @@ mod tests {
     use crate::kepler_terms::{FeatureGroup, ModelName, OutputType};
     use crate::selection;
 
-    /// What is shipped, and a placed pipeline of these predictors for RAPL.
+    /// The shipped pipeline, and a placed pipeline with these predictors for RAPL.
     fn registry(placed: &[(&str, OutputType)]) -> PipelineRegistry {
         let model = |(name, output_type): &(&str, OutputType)| PipelineModel {
             name: ModelName::read(name).unwrap(),
@@ -198,7 +204,7 @@ mod tests {
         registry
     }
 
-    /// Who answers; the exporter asks for weights of the first trainer.
+    /// The pipeline that answers; the exporter requests weights of the first trainer.
     fn answers(
         registry: &PipelineRegistry,
         output_type: &str,
@@ -218,7 +224,7 @@ mod tests {
         let ask = |output_type| answers(&registry, output_type, true, "SGDRegressorTrainer");
         assert_eq!(ask("AbsPower").as_deref(), Some("placed"));
         assert_eq!(ask("DynPower").as_deref(), Some("metier-defaults"));
-        // Of the kind that is placed, what is not there is refused.
+        // A placed pipeline covers the kind; missing trainers are refused.
         assert_eq!(answers(&registry, "AbsPower", true, "ExponentialRegressionTrainer"), None);
     }
 

@@ -1,4 +1,4 @@
-//! A hundred trees of depth three at rate 0.1, as scikit-learn's gradient boosting grows them unasked.
+//! A hundred trees of depth three at rate 0.1, the defaults of scikit-learn's gradient boosting.
 
 use metier_learn::regress::exact_boosting::{ExactBoostedTrees, Settings};
 

@@ -1,4 +1,5 @@
-//! Rows that a predictor has not seen: its error on them, and how far its intervals must reach.
+//! Held-out validation: a predictor's error on rows outside its training data, and the interval
+//! factor from their residuals.
 
 use metier_learn::conformal::{CalibrationRow, ConformalCalibration};
 use metier_learn::score::PredictionScore;
@@ -8,27 +9,27 @@ use super::{ComponentPredictor, LearnMethod, LearnedFormula, MIN_INTERVAL_ROWS, 
 use crate::Error;
 use crate::kepler_terms::PowerComponent;
 
-/// In how many parts rows are held out.
+/// Number of folds.
 pub const HOLD_OUT_PARTS: usize = 5;
-/// The coverage that intervals promise.
+/// Coverage of the prediction intervals.
 pub const INTERVAL_COVERAGE: f64 = 0.9;
-/// Blocks for each part.
+/// Blocks in each fold.
 const BLOCKS_PER_PART: usize = 2;
-/// Rows of a part whose own errors tell how far intervals must reach.
+/// Smallest fold whose own residuals determine the interval factor.
 const MIN_CALIBRATION_ROWS: usize = 100;
 
-/// How rows are held out.
+/// Assignment of rows to folds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldOutMethod {
-    /// Every fifth row: loads that were seen, at other moments.
+    /// Every fifth row: known loads at other times.
     Rows,
-    /// Whole stretches of time: loads that may not have been seen.
+    /// Contiguous blocks of time: loads that may be absent from the training data.
     Blocks,
 }
 
 impl HoldOutMethod {
-    /// The part of each of so many rows.
+    /// The fold of each row.
     pub fn parts(self, rows: usize) -> Vec<usize> {
         let part = |row: usize| match self {
             Self::Rows => row % HOLD_OUT_PARTS,
@@ -38,62 +39,62 @@ impl HoldOutMethod {
     }
 }
 
-/// Errors of one component on rows that were held out.
+/// Held-out errors of one component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComponentHeldOut {
     pub component: PowerComponent,
-    /// How the rows were held out.
+    /// How rows were assigned to folds.
     pub validation: HoldOutMethod,
     pub rows: usize,
     /// Mean of the absolute errors, in watts.
     pub mae: f64,
-    /// Mean of the relative errors on rows above the floor; `None` where there is none.
+    /// Mean relative error of rows above the floor; `None` if there are none.
     pub mape: Option<f64>,
-    /// Rows above the floor.
+    /// Number of rows above the floor.
     pub rows_above_floor: usize,
-    /// Share of the rows inside an interval that the other parts' errors made; `None` where there is none.
+    /// Share of rows inside an interval calibrated on the other folds; `None` without intervals.
     pub coverage: Option<f64>,
     /// Mean width of the intervals, in watts.
     pub width: Option<f64>,
 }
 
 impl ComponentHeldOut {
-    /// By which the worst comes first.
+    /// Sort key: the worst component comes first.
     pub(super) fn badness(&self) -> f64 {
         self.mape.unwrap_or(0.0)
     }
 }
 
-/// What each row was said to be by a formula that had not seen it: watts and the size of an error.
+/// Held-out predictions of each row: watts and error size.
 fn predict_held_out(
     task: &TrainerTask<'_>,
     learn: fn(&TrainerTask<'_>) -> Result<LearnedFormula, Error>,
 ) -> Result<Vec<(f64, f64)>, Error> {
     let parts = task.validation.parts(task.y.len());
-    let mut said = vec![(0.0, 1.0); task.y.len()];
+    let mut predictions = vec![(0.0, 1.0); task.y.len()];
     for part in 0..HOLD_OUT_PARTS {
         let keep: Vec<usize> = (0..parts.len()).filter(|row| parts[*row] != part).collect();
         let (x, y) = (task.x.select_rows(&keep), keep.iter().map(|row| task.y[*row]).collect::<Vec<f64>>());
-        // What was learned before may have seen the rows that are held out now.
+        // An earlier predictor may have been trained on the held-out rows, so it is not continued.
         let learned = learn(&TrainerTask { x: &x, y: &y, from: None, ..*task })?;
         for row in (0..parts.len()).filter(|row| parts[*row] == part) {
-            said[row] = learned.watts_with_error(task.x.row(row));
+            predictions[row] = learned.watts_with_error(task.x.row(row));
         }
     }
-    Ok(said)
+    Ok(predictions)
 }
 
-/// Learns one component from all rows, with the error that held-out rows show.
+/// Trains one component on all rows and computes its held-out error.
 pub(super) fn train_component(
     task: &TrainerTask<'_>,
     component: PowerComponent,
     learn: LearnMethod,
 ) -> Result<ComponentPredictor, Error> {
-    let (learned, said) = match learn {
+    let (learned, predictions) = match learn {
         LearnMethod::Plain(learn) => (learn(task)?, predict_held_out(task, learn)?),
         LearnMethod::Judged(learn) => learn(task)?,
     };
-    let rows: Vec<CalibrationRow> = said
+    let rows: Vec<CalibrationRow> = predictions
         .iter()
         .zip(task.y)
         .enumerate()
@@ -105,7 +106,7 @@ pub(super) fn train_component(
         })
         .collect();
     let parts = task.validation.parts(rows.len());
-    // Of a few rows nobody can say where nine of ten lie.
+    // A few rows do not determine the 90 % quantile.
     let reach = |without| {
         if rows.len() < MIN_INTERVAL_ROWS { Ok(None) } else { reach(&rows, &parts, task.validation, without) }
     };
@@ -137,10 +138,11 @@ pub(super) fn train_component(
     Ok(ComponentPredictor { learned, reach, held_out })
 }
 
-/// How far intervals must reach to hold their share of rows, by the rows of all parts but one.
+/// Interval factor that covers its share of rows, from all folds except one.
 ///
-/// Every fifth row has neighbours three seconds away that were learned from, so errors of such rows are smaller than those of rows to come: there the part that needs most says
-/// how far, where it is large enough to say it. Stretches of time have none; there all parts say it together.
+/// With every fifth row held out, training rows lie three seconds away, so held-out errors are
+/// smaller than future ones. There the largest factor of any fold is used, if the folds are large
+/// enough. Blocks of time have no close neighbours; there all folds are pooled.
 fn reach(
     rows: &[CalibrationRow],
     parts: &[usize],

@@ -1,4 +1,4 @@
-//! What a trainer gives back: a formula over scaled features, as data.
+//! The result of a trainer: a formula over scaled features, as data.
 
 use metier_learn::regress::exact_boosting::ExactBoostedTrees;
 use metier_learn::regress::linear::{LinearRegression, polynomial_features};
@@ -13,12 +13,12 @@ use super::auto::EnsembleBlend;
 pub enum LearnedFormula {
     /// A weight for each feature.
     Linear(LinearRegression),
-    /// A weight for 1, each feature and each product of two.
+    /// Weights for 1, each feature and each product of two.
     Polynomial(LinearRegression),
     /// A curve over the main feature.
     Curve {
         form: CurveForm,
-        /// The place of the main feature.
+        /// Index of the main feature.
         main: usize,
         weights: Vec<f64>,
     },
@@ -29,7 +29,7 @@ pub enum LearnedFormula {
     Blend(Box<EnsembleBlend>),
 }
 
-/// The form of a curve.
+/// Function of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CurveForm {
@@ -42,7 +42,7 @@ pub enum CurveForm {
 }
 
 impl CurveForm {
-    /// How many numbers it has.
+    /// Number of weights.
     pub const fn weights(self) -> usize {
         match self {
             Self::Exponential | Self::Logarithmic => 3,
@@ -50,7 +50,7 @@ impl CurveForm {
         }
     }
 
-    /// Its value; `weights` has as many numbers as it wants.
+    /// Value of the curve; `weights` has [`Self::weights`] numbers.
     pub fn at(self, weights: &[f64], s: f64) -> f64 {
         match (self, weights) {
             (Self::Exponential, [a, b, c]) => a * (b * s).exp() + c,
@@ -62,12 +62,12 @@ impl CurveForm {
 }
 
 impl LearnedFormula {
-    /// Watts for a row of scaled features; may be below 0, or no number where the formula has none.
+    /// Watts for a row of scaled features; may be negative, or NaN where the formula is undefined.
     pub fn watts(&self, row: &[f64]) -> f64 {
         self.watts_with_error(row).0
     }
 
-    /// Watts, and the size that an error has there.
+    /// Watts, and the predicted error size.
     pub fn watts_with_error(&self, row: &[f64]) -> (f64, f64) {
         match self {
             Self::Linear(line) => (line.predict(row), 1.0),

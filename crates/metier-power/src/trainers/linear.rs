@@ -1,4 +1,4 @@
-//! Least squares with coefficients that are not negative; through 0 where watts have to add up.
+//! Least squares with non-negative coefficients; without a constant if watts must add up.
 
 use metier_learn::regress::linear::{LinearRegression, non_negative_least_squares};
 

@@ -1,4 +1,4 @@
-//! `a·ln(b·s + 1) + c` over the main feature; and what all curves share.
+//! `a·ln(b·s + 1) + c` over the main feature, and the curve fit shared by all curves.
 
 use metier_learn::regress::curve_fit::fit_curve;
 
@@ -10,7 +10,8 @@ pub fn learn(task: &TrainerTask<'_>) -> Result<LearnedFormula, Error> {
     curve(task, CurveForm::Logarithmic, |low, high, _| vec![high - low, 1.0, low])
 }
 
-/// Fits from the original's start, which depends on the least, largest and typical watts. A component without any power is a constant: the original fails there.
+/// Fits from the original's starting values, which depend on the smallest, largest and typical
+/// watts. A component without power becomes a constant; the original fails there.
 pub fn curve(
     task: &TrainerTask<'_>,
     form: CurveForm,

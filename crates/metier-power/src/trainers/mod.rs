@@ -1,9 +1,11 @@
-//! What learns predictors of power from a [`FeatureFrame`]: one file for each trainer of [`PowerTrainer`], and one list of them ([`TRAINERS`]).
+//! Trainers of power predictors from a [`FeatureFrame`]: one file for each [`PowerTrainer`], and
+//! one list ([`TRAINERS`]).
 //!
-//! A trainer gets features scaled by their largest value and the watts of one component, and gives back a [`LearnedFormula`] formula. Around all of
-//! them, the same for each: rows are held out ([`held_out`]), so that every component has an honest error and an interval, and a [`PowerPredictorFile`] is made
-//! that is JSON and nothing else. Retraining goes on from a predictor that is there: XGBoost's adds trees to it, ours starts from its blend; the others
-//! learn anew, as the original's do.
+//! A trainer receives scaled features and the watts of one component, and returns a
+//! [`LearnedFormula`]. Common code computes held-out errors and intervals ([`held_out`]) and writes
+//! a [`PowerPredictorFile`], which is plain JSON. Retraining continues an earlier predictor for two
+//! trainers: XGBoost adds trees, metier's own starts from the earlier weights. The others train
+//! from scratch, like the original.
 
 mod auto;
 mod exponential;
@@ -33,45 +35,46 @@ use crate::Error;
 use crate::frame::FeatureFrame;
 use crate::kepler_terms::{PowerComponent, PowerTrainer, main_feature};
 
-/// Fewest rows that intervals are learned from: five parts must each hold two. A report of SPECpower has eleven.
+/// Fewest rows for intervals: each of five folds needs two. A SPECpower report has eleven rows.
 pub const MIN_INTERVAL_ROWS: usize = 10;
-/// Fewest rows that are learned from at all, without intervals: each row is held out by itself, and three say what it is.
+/// Fewest rows for training without intervals: each row is held out alone, and three predict it.
 pub const MIN_ROWS: usize = 4;
-/// Most rows that are learned from.
+/// Largest number of training rows.
 pub const MAX_ROWS: usize = metier_learn::regress::MAX_TRAINING_ROWS;
 
-/// What a trainer learns from: one component.
+/// Training data of one component.
 pub struct TrainerTask<'a> {
-    /// Features over their largest values, a row each.
+    /// Scaled features, one row each.
     pub x: &'a DenseMatrix,
     pub y: &'a [f64],
-    /// The place of the main feature.
+    /// Index of the main feature.
     pub main: usize,
-    /// How rows are held out, for those that choose.
+    /// Assignment of rows to folds, for trainers that use held-out rows themselves.
     pub validation: HoldOutMethod,
-    /// Watts below which relative errors mean nothing.
+    /// Rows below this many watts are left out of relative errors.
     pub floor: f64,
-    /// Seed of all chance.
+    /// Random seed.
     pub seed: u64,
-    /// Whether nothing takes nothing, and rows together what they take one by one.
+    /// Whether predictions must add up: 0 for no work, and the sum of rows for their sum.
     pub is_additive: bool,
-    /// What was learned before.
+    /// The earlier predictor to continue.
     pub from: Option<&'a LearnedFormula>,
 }
 
-/// How a trainer learns.
+/// Interface of a trainer.
 #[derive(Clone, Copy)]
 pub enum LearnMethod {
-    /// It learns; rows are held out around it.
+    /// A plain fit; the caller computes held-out errors.
     Plain(fn(&TrainerTask<'_>) -> Result<LearnedFormula, Error>),
-    /// It holds rows out itself in order to choose, and tells what it said of each before it had seen it: watts and the size of an error.
+    /// A fit that holds out rows itself for model selection and returns the held-out predictions:
+    /// watts and error size.
     Judged(fn(&TrainerTask<'_>) -> Result<JudgedFormula, Error>),
 }
 
-/// What was learned, and what was said of each row by what had not seen it.
+/// The formula and the held-out predictions of each row.
 pub type JudgedFormula = (LearnedFormula, Vec<(f64, f64)>);
 
-/// All trainers. A new one is a file and a line here.
+/// All trainers. A new trainer needs a file and a line here.
 pub const TRAINERS: [(PowerTrainer, LearnMethod); 11] = [
     (PowerTrainer::Polynomial, LearnMethod::Plain(polynomial::learn)),
     (PowerTrainer::GradientBoosting, LearnMethod::Plain(gradient_boosting::learn)),
@@ -89,22 +92,23 @@ pub const TRAINERS: [(PowerTrainer, LearnMethod); 11] = [
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainerSettings {
     pub trainer: PowerTrainer,
-    /// Features, in the order of a row.
+    /// Feature names in the order of a row.
     pub features: Vec<String>,
-    /// Components to learn; each has a column of watts.
+    /// Components to train; each has a watts column.
     pub components: Vec<PowerComponent>,
-    /// How rows are held out.
+    /// Assignment of rows to folds.
     pub validation: HoldOutMethod,
-    /// Watts below which relative errors mean nothing.
+    /// Rows below this many watts are left out of relative errors.
     pub floor: f64,
-    /// Seed of all chance.
+    /// Random seed.
     pub seed: u64,
-    /// Whether nothing takes nothing, and rows together what they take one by one. Only [`PowerTrainer::Linear`] can promise that.
+    /// Whether predictions must add up: 0 for no work, and the sum of rows for their sum. Only
+    /// [`PowerTrainer::Linear`] guarantees it.
     pub is_additive: bool,
 }
 
 impl TrainerSettings {
-    /// Whole phases held out, a floor of one watt.
+    /// Defaults: blocks of time held out, a floor of one watt.
     pub fn new(trainer: PowerTrainer, features: &[&str], components: &[PowerComponent]) -> Self {
         Self {
             trainer,
@@ -121,9 +125,9 @@ impl TrainerSettings {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainedPredictor {
     pub predictor: PowerPredictorFile,
-    /// Errors on rows that were held out, the worst component first.
+    /// Held-out errors, the worst component first.
     pub held_out: Vec<ComponentHeldOut>,
-    /// Whether it goes on from an earlier one.
+    /// Whether an earlier predictor was continued.
     pub is_continued: bool,
 }
 
@@ -133,7 +137,8 @@ impl TrainedPredictor {
     }
 }
 
-/// Learns a predictor of every asked component; goes on from an earlier one of the same trainer and features.
+/// Trains a predictor of all requested components, or continues an earlier one of the same trainer
+/// and features.
 pub fn train(
     frame: &FeatureFrame,
     settings: &TrainerSettings,
@@ -157,13 +162,14 @@ pub fn train(
     }
     let columns = settings.features.iter().map(|name| frame.need(name)).collect::<Result<Vec<_>, _>>()?;
     let largest = |column: &&[f64]| column.iter().fold(0f64, |most, value| most.max(value.abs()));
-    // A feature that is always 0 keeps its values: its scale is 1.
+    // A feature that is always 0 has scale 1.
     let own = || columns.iter().map(largest).map(|most| if most > 0.0 { most } else { 1.0 }).collect();
     let goes_on = matches!(settings.trainer, PowerTrainer::Xgboost | PowerTrainer::Auto);
     let from = from.filter(|from| {
         goes_on && from.trainer == settings.trainer.name() && from.features == settings.features
     });
-    // Trees that are there split at places in their own scale, so those that are added have the same. A blend goes on by its shares, which have none.
+    // Existing trees split at scaled values, so added trees need the same scale. A blend continues
+    // by its weights, which are independent of the scale.
     let earlier = from.filter(|_| settings.trainer == PowerTrainer::Xgboost).map(|from| from.scale.clone());
     let scale: Vec<f64> = earlier.unwrap_or_else(own);
     let mut x = DenseMatrix::new(columns.len());

@@ -1,5 +1,5 @@
-//! A predictor of power as a file: JSON that says what it was learned from, how wrong it is, and
-//! everything that is needed to ask it.
+//! The file format of a power predictor: JSON with its training data's properties, its errors and
+//! its parameters.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,13 @@ use super::{LearnedFormula, TrainerSettings};
 use crate::Error;
 use crate::kepler_terms::PowerComponent;
 
-/// What the first field of a file says.
+/// Value of the file's first field.
 pub const SCHEMA: &str = "metier.power-predictor/1";
 /// Largest file that is read.
 const MAX_PREDICTOR_BYTES: usize = 256 << 20;
-/// Most features: some formulas look at every pair of two.
+/// Largest number of features; some formulas use all pairs.
 const MAX_FEATURES: usize = 1024;
-/// How far beyond the largest value of training a feature may go before the answer is said to be
-/// out of range.
+/// Features beyond this multiple of the largest training value are reported as out of range.
 pub const RANGE_MARGIN: f64 = 1.05;
 
 /// Watts with an interval.
@@ -27,15 +26,15 @@ pub struct PredictedWatts {
     pub value: f64,
     pub low: f64,
     pub high: f64,
-    /// Whether all features are within what was learned from.
+    /// Whether all features are within the range of the training data.
     pub in_range: bool,
 }
 
-/// What was learned of one component.
+/// The predictor of one component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComponentPredictor {
     pub learned: LearnedFormula,
-    /// How far an interval of 90 % reaches to either side, in the formula's own size of an error.
+    /// Interval factor: half width of the 90 % interval in units of the predicted error size.
     pub reach: Option<f64>,
     pub held_out: ComponentHeldOut,
 }
@@ -45,9 +44,9 @@ pub struct ComponentPredictor {
 pub struct PowerPredictorFile {
     schema: String,
     pub trainer: String,
-    /// Names of the features, in the order of a row.
+    /// Feature names in the order of a row.
     pub features: Vec<String>,
-    /// The largest value of each.
+    /// Largest training value of each feature.
     pub scale: Vec<f64>,
     pub components: BTreeMap<PowerComponent, ComponentPredictor>,
 }
@@ -91,12 +90,12 @@ impl PowerPredictorFile {
     }
 
     pub fn bytes(&self) -> Vec<u8> {
-        // Maps with text keys and finite numbers: nothing here can fail to be written.
+        // Maps with string keys and finite numbers always serialise.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The watts of every component for a row of features; a component whose formula has no finite
-    /// value there is left out.
+    /// Watts of every component for a row of features. Components without a finite value are left
+    /// out.
     pub fn predict(&self, row: &[f64]) -> Result<Vec<(PowerComponent, PredictedWatts)>, Error> {
         if row.len() != self.features.len() || row.iter().any(|value| !value.is_finite()) {
             return Err(Error::table(format!(
@@ -108,14 +107,14 @@ impl PowerPredictorFile {
         }
         let scaled: Vec<f64> = row.iter().zip(&self.scale).map(|(value, scale)| value / scale).collect();
         let in_range = scaled.iter().all(|value| (0.0..=RANGE_MARGIN).contains(value));
-        let one = |(component, part): (&PowerComponent, &ComponentPredictor)| {
+        let predict_component = |(component, part): (&PowerComponent, &ComponentPredictor)| {
             let (watts, scale) = part.learned.watts_with_error(&scaled);
             let value = watts.is_finite().then_some(watts.max(0.0))?;
-            // Without an interval that holds, everything between nothing and twice as much is said.
+            // Without a calibrated interval, the interval is from 0 to twice the value.
             let reach = part.reach.map_or(value.max(1.0), |reach| reach * scale.max(1e-9));
             let high = (value + reach).is_finite().then_some(value + reach)?;
             Some((*component, PredictedWatts { value, low: (value - reach).max(0.0), high, in_range }))
         };
-        Ok(self.components.iter().filter_map(one).collect())
+        Ok(self.components.iter().filter_map(predict_component).collect())
     }
 }

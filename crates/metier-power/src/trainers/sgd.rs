@@ -1,4 +1,4 @@
-//! A straight line by stochastic descent.
+//! A linear model by stochastic gradient descent.
 
 use metier_learn::regress::sgd;
 

@@ -1,4 +1,4 @@
-//! Support vectors with a Gaussian kernel: cost 1, errors below 0.2 W do not count.
+//! Support vector regression with a Gaussian kernel: cost 1, errors below 0.2 W are ignored.
 
 use metier_learn::regress::svr::{Settings, SupportVectorRegression};
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::formula::FormulaKind;
 
-/// A machine whose power is known: rises with instructions, with misses, and with a bend.
+/// A machine with known power: linear in instructions and misses, with a bend.
 fn frame(rows: usize) -> FeatureFrame {
     let mut frame = FeatureFrame::new((0..rows).map(|row| row as f64 * 3.0).collect(), None).unwrap();
     let chance = |row: usize, salt: usize| ((row * 7919 + salt * 104_729) % 1009) as f64 / 1009.0;
@@ -33,9 +33,9 @@ fn every_trainer_learns_and_its_file_says_the_same() {
         assert!(trained.held_out.windows(2).all(|pair| pair[0].badness() >= pair[1].badness()));
         let read = PowerPredictorFile::read(&trained.bytes()).unwrap();
         let row = [4e5, 6e8];
-        let said = read.predict(&row).unwrap();
-        assert_eq!(said, trained.predictor.predict(&row).unwrap());
-        for (component, watts) in said {
+        let predicted = read.predict(&row).unwrap();
+        assert_eq!(predicted, trained.predictor.predict(&row).unwrap());
+        for (component, watts) in predicted {
             assert!(
                 watts.low <= watts.value && watts.value <= watts.high && watts.low >= 0.0,
                 "{component:?}"
@@ -84,14 +84,14 @@ fn ours_is_close_to_the_noise_and_its_intervals_hold() {
     let (mut missed, mut covered, mut asked) = (0.0, 0.0, 0.0);
     for row in test_rows {
         let features = [all.need("cache_miss").unwrap()[row], all.need("cpu_instructions").unwrap()[row]];
-        let said = trained.predictor.predict(&features).unwrap();
-        let (component, watts) = said[0];
+        let predicted = trained.predictor.predict(&features).unwrap();
+        let (component, watts) = predicted[0];
         assert_eq!(component, PowerComponent::Package);
         let truth = all.need("package_power").unwrap()[row];
         missed += (watts.value - truth).abs() / truth;
         covered += f64::from(u8::from(watts.low <= truth && truth <= watts.high));
         asked += 1.0;
-        assert_eq!(said[1].1.value, 0.0, "a component without power has none");
+        assert_eq!(predicted[1].1.value, 0.0, "a component without power has none");
     }
     assert!(missed / asked < 0.03, "{}", missed / asked);
     assert!(covered / asked > 0.8, "{}", covered / asked);
@@ -125,7 +125,7 @@ fn other_rows_are_gone_on_with_whatever_their_largest_values_are() {
         assert!(!first.is_continued && second.is_continued, "{}", trainer.name());
         let is_same = first.predictor.scale == second.predictor.scale;
         assert_eq!(is_same, trainer == PowerTrainer::Xgboost, "a blend goes on by its shares alone");
-        // It still knows what only the first rows told.
+        // It still has what only the first rows contain.
         let row = [early.need("cache_miss").unwrap()[7], early.need("cpu_instructions").unwrap()[7]];
         let truth = early.need("package_power").unwrap()[7];
         let watts = second.predictor.predict(&row).unwrap()[0].1.value;
@@ -145,7 +145,7 @@ fn a_few_rows_are_learned_from_without_intervals() {
     for (trainer, _) in TRAINERS {
         let trained = match train(&small, &settings(trainer), None) {
             Ok(trained) => trained,
-            // Six neighbours are among no fewer rows than six.
+            // Six neighbours need at least six rows.
             Err(error) => {
                 let why = error.to_string();
                 assert!(
@@ -192,7 +192,7 @@ fn what_cannot_be_learned_from_is_named() {
     assert!(PowerPredictorFile::read(b"{}").is_err());
 }
 
-/// A file with one component of this formula and reach.
+/// A file with one component of this formula and interval factor.
 fn file(learned: &str, reach: &str) -> String {
     format!(
         r#"{{"schema":"{SCHEMA}","trainer":"t","features":["a"],"scale":[1.0],"components":{{"package":{{"learned":{learned},"reach":{reach},
@@ -209,8 +209,12 @@ fn a_file_that_contradicts_itself_stops_nothing() {
     let vectors = r#"{"kind":"svr","of":{"vectors":{"width":1,"values":[1.0]},"weights":[2.0,3.0],"bias":5.0,"gamma":1.0}}"#;
     for (learned, want) in [(neighbours.as_str(), 7.0), (vectors, 7.0)] {
         let read = PowerPredictorFile::read(file(learned, "0.5").as_bytes()).unwrap();
-        let said = read.predict(&[1.0]).unwrap();
-        assert_eq!((said[0].1.value, said[0].1.low, said[0].1.high), (want, 6.5, 7.5), "{learned}");
+        let predicted = read.predict(&[1.0]).unwrap();
+        assert_eq!(
+            (predicted[0].1.value, predicted[0].1.low, predicted[0].1.high),
+            (want, 6.5, 7.5),
+            "{learned}"
+        );
     }
 }
 

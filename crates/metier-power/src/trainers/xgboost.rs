@@ -1,4 +1,4 @@
-//! A hundred trees of depth six at rate 0.1, as XGBoost grows them; goes on from the trees that are there.
+//! A hundred trees of depth six at rate 0.1, grown like XGBoost; continues from existing trees.
 
 use metier_learn::regress::exact_boosting::{ExactBoostedTrees, Settings};
 

@@ -1,4 +1,4 @@
-//! What the predictors of a folder say of their errors.
+//! Recorded errors of the predictors in a folder.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub struct PredictorErrorRow {
 }
 
 impl PredictorErrorRow {
-    /// An error of that name.
+    /// The error of that name.
     pub fn error(&self, key: &str) -> Option<f64> {
         self.metadata[key].as_f64().filter(|value| value.is_finite() && *value >= 0.0)
     }

@@ -1,4 +1,5 @@
-//! A pipeline as kepler-model-db publishes it: only predictors that pass the original's gate, weights beside archives, and a report in Markdown.
+//! Exports a pipeline in the layout of kepler-model-db: predictors that pass the original's gate,
+//! weights beside archives, and a Markdown report.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,29 +14,29 @@ use crate::Error;
 use crate::kepler_terms::{EnergySource, OutputType};
 use crate::pipeline::replace;
 
-/// The version of the layout.
+/// Version of the layout.
 pub const VERSION: &str = "v0.7";
 
-/// Who gives it away, and when it was measured.
+/// Publisher and date of the measurements.
 #[derive(Debug, Clone)]
 pub struct PipelinePublication {
     pub publisher: String,
-    /// When the rows were measured, as `2026-11-17 15:40:00`.
+    /// Time of the measurements, as `2026-11-17 15:40:00`.
     pub collected: String,
     pub exported: String,
-    /// Whether the tables go along.
+    /// Whether the tables are included.
     pub with_tables: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct PublishedPipeline {
     pub folder: PathBuf,
-    pub kept: usize,
-    /// Those that did not, with their errors.
+    pub passed: usize,
+    /// Predictors that failed the gate, with their errors.
     pub dropped: Vec<String>,
 }
 
-/// Whether a predictor is good enough: none above 100 W or 100 %, and at most 20 % or 10 W.
+/// The original's gate: no error above 100 W or 100 %, and at most 20 % or 10 W.
 pub fn passes(mae: Option<f64>, mape: Option<f64>) -> bool {
     let Some(mae) = mae else { return false };
     if mae > 100.0 || mape.is_some_and(|mape| mape > 100.0) {
@@ -63,7 +64,7 @@ pub fn export(folder: &Path, root: &Path, about: &PipelinePublication) -> Result
             for row in &rows {
                 copy(folder, &to, source, output_type, row)?;
             }
-            published.kept += rows.len();
+            published.passed += rows.len();
             published.dropped.extend(dropped.iter().map(|row| {
                 let error = |key: &str| row.error(key).map_or("none".to_string(), |value| value.to_string());
                 let place = format!("{}/{}/{}", source.name(), output_type.name(), row.group.name());
@@ -72,7 +73,7 @@ pub fn export(folder: &Path, root: &Path, about: &PipelinePublication) -> Result
             section(&mut report, source, output_type, &rows);
         }
     }
-    if published.kept == 0 {
+    if published.passed == 0 {
         return Err(Error::file(
             folder,
             format!("no predictor is good enough: {}", published.dropped.join("; ")),
@@ -137,7 +138,7 @@ fn section(report: &mut String, source: EnergySource, output_type: OutputType, r
     report.push('\n');
 }
 
-/// A predictor: its folder, its archive, and its weights beside them.
+/// Copies a predictor's folder, its archive, and its weights beside them.
 fn copy(
     from: &Path,
     to: &Path,

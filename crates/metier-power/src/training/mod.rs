@@ -1,12 +1,17 @@
-//! Learns a pipeline: from what Prometheus answered, or from tables, to the folder that a model server reads.
+//! Trains a pipeline from Prometheus responses or tables, and writes the folder that a model server
+//! reads.
 //!
 //! ```text
-//! response ─► [`tables`] (one for each source, group and output type) ─► [`train_pipeline`] ─► <name>/<source>/<output type>/<group>/<trainer>_<node type>/
+//! response ─► [`tables`] (one for each source, group and output type) ─► [`train_pipeline`]
+//! ─► <name>/<source>/<output type>/<group>/<trainer>_<node type>/
 //! ```
 //!
-//! Everything can be broken off and gone on with: a predictor is written whole or not at all, `metadata.json` last, with a digest of the rows that it was learned from.
-//! Where the same rows come again, what is there is kept; where others come, learning goes on from it. One trainer that fails is said and left out; nothing learned at all is an error.
-//! The folder is the original's, but for pickles: our own `predictor.json` takes their place, and only we can read it. Weights are the original's own form.
+//! Training can be interrupted and resumed: a predictor is written completely or not at all,
+//! `metadata.json` last, with a digest of its training rows. For the same rows an existing
+//! predictor is left unchanged; for other rows training continues from it. A trainer that fails is
+//! skipped with a warning; if all fail, training is an error. The folder has the original's layout,
+//! except for pickles. `predictor.json` replaces them, which only metier reads. Weights have the
+//! original's format.
 
 mod errors;
 mod export;
@@ -33,16 +38,17 @@ use crate::pipeline::{PredictorPipeline, read_node_types, write_node_types};
 use crate::profile::IdleProfile;
 use crate::response::KeplerResponse;
 
-/// What beside the response is known.
+/// Training inputs besides the response.
 #[derive(Clone, Copy, Default)]
 pub struct TrainingKnowledge<'a> {
-    /// The idle machine: the `profile` isolator needs it.
+    /// Idle profile, for the `profile` isolator.
     pub idle: Option<&'a IdleProfile>,
-    /// Predictors of node power: the `trainer` isolator needs them.
+    /// Node power predictors, for the `trainer` isolator.
     pub judges: Option<&'a PredictorPipeline>,
 }
 
-/// Learns a pipeline from responses, into `root/<name>`: node type, tables, predictors, metadata. The machine joins the pipeline's index.
+/// Trains a pipeline from responses into `root/<name>`: node type, tables, predictors, metadata.
+/// Adds the machine to the pipeline's index.
 pub fn train_from_responses(
     responses: &[KeplerResponse],
     known: TrainingKnowledge<'_>,
@@ -54,7 +60,7 @@ pub fn train_from_responses(
     let folder = root.join(&plan.name);
     let node_type = join(&folder, plan.machine.as_ref())?;
     let mut all = PowerTables::default();
-    // Each by itself: the time between two responses is no row.
+    // Each response is extracted separately, since the gap between two is not a sample interval.
     for response in responses {
         all.append(tables(response, known, plan, node_type)?)?;
     }
@@ -64,7 +70,8 @@ pub fn train_from_responses(
     train_pipeline(&all, plan, root, progress)
 }
 
-/// The node type of a machine in the pipeline of a folder; it joins the index there. Type 0 where no machine is named.
+/// The machine's node type in a pipeline's folder; adds the machine to the index. Type 0 without a
+/// machine.
 pub fn join(folder: &Path, machine: Option<&MeasuredMachine>) -> Result<u32, Error> {
     let Some(machine) = machine else { return Ok(0) };
     let mut index = read_node_types(folder)?;
@@ -76,7 +83,7 @@ pub fn join(folder: &Path, machine: Option<&MeasuredMachine>) -> Result<u32, Err
     Ok(node_type)
 }
 
-/// The profiles by source that a pipeline's folder keeps (`profile/<source>.json`), for a node type.
+/// The profiles by source in a pipeline's folder (`profile/<source>.json`), for a node type.
 pub fn profiles(
     folder: &Path,
     node_type: u32,

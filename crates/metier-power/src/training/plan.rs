@@ -1,4 +1,4 @@
-//! What is to be learned, by whom, from what.
+//! The plan of a training: sources, features, trainers and methods.
 
 use crate::Error;
 use crate::extract::{TableExtractor, WattsTiming};
@@ -10,47 +10,48 @@ use crate::trainers::HoldOutMethod;
 /// The machine that was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredMachine {
-    /// Its name among the members of a node type.
+    /// Its id among the members of a node type.
     pub id: String,
     pub spec: MachineSpec,
 }
 
-/// What is to be learned.
+/// Plan of a training.
 #[derive(Debug, Clone)]
 pub struct PipelinePlan {
     pub name: String,
-    /// How tables are made.
+    /// How tables are extracted.
     pub extractor: TableExtractor,
-    /// What watts are divided by.
+    /// The time by which joules are divided.
     pub timing: WattsTiming,
-    /// How idle and background power are taken out.
+    /// Method that removes idle and background power.
     pub isolator: PowerIsolator,
-    /// Which containers are background, for the isolators that ask.
+    /// Patterns of background containers, for isolators that use them.
     pub hints: BackgroundHints,
-    /// Where energy was read.
+    /// Energy sources.
     pub sources: Vec<EnergySource>,
-    /// Which features; all groups that are whole where it is empty.
+    /// Feature groups; empty for all complete groups.
     pub groups: Vec<FeatureGroup>,
-    /// Who learns power with idle.
+    /// Trainers of power with idle.
     pub abs_trainers: Vec<PowerTrainer>,
-    /// Who learns power without.
+    /// Trainers of power without idle.
     pub dyn_trainers: Vec<PowerTrainer>,
-    /// Whether power without idle has to add up over containers ([`crate::trainers::Settings::is_additive`]).
+    /// Whether dynamic power must add up over containers
+    /// ([`crate::trainers::Settings::is_additive`]).
     pub is_dyn_additive: bool,
-    /// Whether the series are those of virtual machines.
+    /// Whether the series are of virtual machines.
     pub vm: bool,
-    /// The machine; without one its rows are of node type 0, and the index does not know it.
+    /// The measured machine. Without it, rows have node type 0 and the index is unchanged.
     pub machine: Option<MeasuredMachine>,
-    /// How rows are held out.
+    /// Assignment of rows to folds.
     pub validation: HoldOutMethod,
-    /// How many learn at once; 0 for as many as there are cores.
+    /// Number of parallel trainers; 0 for one per core.
     pub threads: usize,
-    /// Now, as `2026-11-17 15:40:00` in UTC.
+    /// Current time, as `2026-11-17 15:40:00` in UTC.
     pub now: String,
 }
 
 impl PipelinePlan {
-    /// Rows as the original makes them, all ten trainers, the `min` isolator, RAPL.
+    /// Defaults: the original's rows, all ten trainers, the `min` isolator, RAPL.
     pub fn new(name: &str, now: metier_types::UtcTimestamp) -> Self {
         Self {
             name: name.to_string(),
@@ -71,7 +72,7 @@ impl PipelinePlan {
         }
     }
 
-    /// Who learns power of a kind.
+    /// Trainers of an output type.
     pub fn trainers(&self, output_type: OutputType) -> &[PowerTrainer] {
         match output_type {
             OutputType::AbsPower => &self.abs_trainers,
@@ -79,7 +80,7 @@ impl PipelinePlan {
         }
     }
 
-    /// Whether a pipeline can be called so.
+    /// Checks the name of a pipeline.
     pub fn check_name(name: &str) -> Result<(), Error> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let is_name = !name.is_empty() && name.len() <= 100 && !name.starts_with('.');
@@ -93,7 +94,7 @@ impl PipelinePlan {
         }
     }
 
-    /// Whether it can be followed. The name becomes a folder.
+    /// Checks the plan. The name becomes a folder.
     pub fn check(&self) -> Result<(), Error> {
         Self::check_name(&self.name)?;
         if self.abs_trainers.is_empty() && self.dyn_trainers.is_empty() {

@@ -1,4 +1,5 @@
-//! The two published pipelines: SPECpower's machines by their tables, and six bare-metal instances of EC2 by their query responses.
+//! Reads the data of the two published pipelines: SPECpower machines from tables, and six
+//! bare-metal EC2 instances from query responses.
 
 use serde_json::Value;
 
@@ -10,13 +11,13 @@ use crate::isolate::{ALL_CONTAINERS, TableSubject};
 use crate::kepler_terms::{EnergySource, FeatureGroup, OutputType};
 use crate::node::MachineSpec;
 
-/// The instances of EC2 whose measurements are published, in the order of their node types.
+/// The EC2 instances with published measurements, in the order of their node types.
 pub const EC2_INSTANCES: [&str; 6] =
     ["m5.metal", "i3.metal", "c5.metal", "r5.metal", "m5zn.metal", "m7i.metal-24xl"];
-/// What their machine ids end with.
+/// Suffix of their machine ids.
 pub const EC2_IMAGE: &str = "ami-0e4d0bb9670ea8db0";
 
-/// The names of tables that `index.json` lists.
+/// Table names listed in `index.json`.
 pub fn index(text: &[u8]) -> Result<Vec<String>, Error> {
     let wrong = |why: &str| Error::file("index.json", why);
     let list: Value = serde_json::from_slice(text).map_err(|error| wrong(&error.to_string()))?;
@@ -30,16 +31,16 @@ pub fn index(text: &[u8]) -> Result<Vec<String>, Error> {
     if names.is_empty() { Err(wrong("is empty")) } else { Ok(names) }
 }
 
-/// A machine of SPECpower: who it is, and its rows.
+/// A SPECpower machine with its rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpecpowerMachine {
-    /// The machine; its id is the file's name without ending.
+    /// The machine; its id is the file name without extension.
     pub machine: MeasuredMachine,
     /// `bpf_cpu_time_ms`, `bpf_page_cache_hit`, `platform_power`.
     pub rows: FeatureFrame,
 }
 
-/// Reads a table of SPECpower. The first row says who the machine is.
+/// Reads a SPECpower table. The first row describes the machine.
 pub fn specpower(id: &str, text: &[u8]) -> Result<SpecpowerMachine, Error> {
     let file = format!("{id}.csv");
     let wrong = |why: String| Error::file(&file, why);
@@ -83,7 +84,7 @@ pub fn specpower(id: &str, text: &[u8]) -> Result<SpecpowerMachine, Error> {
     Ok(SpecpowerMachine { machine: MeasuredMachine { id: id.to_string(), spec }, rows })
 }
 
-/// Both tables of one machine: idle power is taken out of each machine by itself.
+/// Both tables of one machine; idle power is subtracted per machine.
 pub fn specpower_tables(
     machine: &SpecpowerMachine,
     plan: &PipelinePlan,

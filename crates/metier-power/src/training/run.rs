@@ -1,4 +1,4 @@
-//! Has the trainers learn, several at once, and writes what they learned.
+//! Runs the trainers in parallel and writes their predictors.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -16,15 +16,15 @@ use crate::frame::FeatureFrame;
 use crate::kepler_terms::{EnergySource, FeatureGroup, ModelName, OutputType, PowerTrainer};
 use crate::trainers::{self, ComponentHeldOut, MIN_INTERVAL_ROWS, PowerPredictorFile, TrainerSettings};
 
-/// What became of a predictor.
+/// Result for a predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrainedState {
     New,
-    /// Learned from other rows than before, going on from what was there.
+    /// Continued from an earlier predictor with other rows.
     Continued,
-    /// Learned from other rows than before, in the place of what was there.
+    /// Trained from scratch on other rows; replaced the earlier predictor.
     Anew,
-    /// Learned from the same rows before, and left as it is.
+    /// Unchanged, since the rows are the same.
     Kept,
 }
 
@@ -44,16 +44,16 @@ impl TrainedState {
 pub struct TrainedEntry {
     /// Where energy was read.
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
     pub group: FeatureGroup,
     /// Trainer and node type.
     pub name: ModelName,
-    /// What became of it.
+    /// Result of the training.
     pub state: TrainedState,
-    /// Rows that it was learned from.
+    /// Number of training rows.
     pub rows: usize,
-    /// Errors on rows that were held out, the worst component first.
+    /// Held-out errors, the worst component first.
     pub held_out: Vec<ComponentHeldOut>,
 }
 
@@ -63,12 +63,14 @@ impl TrainedEntry {
         self.held_out.iter().map(|out| out.mae).fold(0.0, f64::max)
     }
 
-    /// The largest mean relative error of a component, in per cent; `None` where no component has rows above the floor.
+    /// Largest mean relative error of a component, in per cent; `None` if no component has rows
+    /// above the floor.
     pub fn mape(&self) -> Option<f64> {
         self.held_out.iter().filter_map(|out| out.mape).reduce(f64::max).map(|ratio| ratio * 100.0)
     }
 
-    /// As programs are told of it (`metier.power-training/1`): every `mae` in watts, every `mape` in per cent, `coverage` a share.
+    /// JSON record (`metier.power-training/1`): every `mae` in watts, every `mape` in per cent,
+    /// `coverage` a share.
     pub fn record(&self) -> Value {
         let component = |out: &ComponentHeldOut| {
             json!({
@@ -87,19 +89,19 @@ impl TrainedEntry {
 #[derive(Debug, Clone, Default)]
 pub struct TrainingOutcome {
     pub folder: PathBuf,
-    /// Its predictors that this training made or found, by source, output type, group and error.
+    /// Predictors trained or found, by source, output type, group and error.
     pub entries: Vec<TrainedEntry>,
-    /// What could not be learned, in words.
+    /// Messages about failed trainers.
     pub warnings: Vec<String>,
 }
 
-/// How far it has come.
+/// Progress of a training.
 #[derive(Debug, Clone, Copy)]
 pub struct TrainingStep<'a> {
-    /// Predictors that are done, or failed.
+    /// Number of predictors done or failed.
     pub done: usize,
     pub of: usize,
-    /// The latest: source, output type, group, name.
+    /// The latest predictor: source, output type, group, name.
     pub name: &'a str,
 }
 
@@ -122,7 +124,8 @@ impl TrainerJob<'_> {
     }
 }
 
-/// Learns every predictor of a plan from tables, into `root/<name>`. `progress` is told of each, and may end it: what is done by then stays, and is not done again.
+/// Trains all predictors of a plan from tables into `root/<name>`. `progress` is called for each
+/// and may stop the training; finished predictors stay and are not repeated.
 pub fn train_pipeline(
     tables: &PowerTables,
     plan: &PipelinePlan,
@@ -161,7 +164,7 @@ pub fn train_pipeline(
     if let Some(least) = few.iter().min() {
         let (few, all) = (few.len(), parts.len());
         outcome.warnings.push(format!(
-            "{few} of {all} tables have fewer than {MIN_INTERVAL_ROWS} rows, the least {least}: what is learned from them has no intervals"
+            "{few} of {all} tables have fewer than {MIN_INTERVAL_ROWS} rows, the least {least}: predictors trained on them have no intervals"
         ));
     }
     let was_stopped = work(&jobs, plan, &folder, progress, &mut outcome);
@@ -173,13 +176,13 @@ pub fn train_pipeline(
         return Err(Error::Stopped { done: outcome.entries.len(), of: jobs.len() });
     }
     if outcome.entries.is_empty() {
-        return Err(Error::table(format!("nothing could be learned: {}", outcome.warnings.join("; "))));
+        return Err(Error::table(format!("no predictor could be trained: {}", outcome.warnings.join("; "))));
     }
     write::pipeline(&folder, plan)?;
     Ok(outcome)
 }
 
-/// Does all jobs; whether it was stopped before the last.
+/// Runs all jobs; returns whether the training was stopped early.
 fn work(
     jobs: &[TrainerJob<'_>],
     plan: &PipelinePlan,
@@ -205,7 +208,7 @@ fn work(
         }
         drop(to);
         let mut done = 0;
-        // What several were left out for is said once.
+        // Predictors skipped for the same reason share one warning.
         let mut left: Vec<(String, Vec<String>)> = Vec::new();
         for (job, result) in from {
             done += 1;
@@ -229,7 +232,7 @@ fn work(
     })
 }
 
-/// Why predictors were left out, and which.
+/// Message about skipped predictors and the reason.
 fn describe_left_out(why: &str, labels: &[String]) -> String {
     match labels {
         [only] => format!("{only} was left out: {why}"),
@@ -238,7 +241,7 @@ fn describe_left_out(why: &str, labels: &[String]) -> String {
     }
 }
 
-/// One predictor: what is there already, or what is learned now.
+/// Returns an existing predictor, or trains one.
 fn train_or_keep(job: &TrainerJob<'_>, plan: &PipelinePlan, folder: &Path) -> Result<TrainedEntry, Error> {
     let table = job.table;
     let place = write::place(folder, table, &job.name());
@@ -278,7 +281,7 @@ fn train_or_keep(job: &TrainerJob<'_>, plan: &PipelinePlan, folder: &Path) -> Re
     Ok(entry)
 }
 
-/// The rows of each node type; all are of type 0 where no column says.
+/// Rows of each node type; type 0 if the table has no node type column.
 fn by_node_type(frame: &FeatureFrame) -> Result<Vec<(u32, FeatureFrame)>, Error> {
     let Some(types) = frame.column("node_type") else { return Ok(vec![(0, frame.clone())]) };
     let mut all: std::collections::BTreeMap<u32, Vec<usize>> = std::collections::BTreeMap::new();
@@ -293,7 +296,7 @@ fn by_node_type(frame: &FeatureFrame) -> Result<Vec<(u32, FeatureFrame)>, Error>
     Ok(all.into_iter().map(|(node_type, rows)| (node_type, frame.select(&rows))).collect())
 }
 
-/// Which rows, and how they are held out: the same digest is the same predictor.
+/// Digest of the rows and the validation: equal digests mean equal predictors.
 fn digest(rows: &FeatureFrame, group: FeatureGroup, plan: &PipelinePlan) -> String {
     let mut hash = Sha256::new();
     hash.update(format!("metier.power-training/1\n{}\n{:?}\n", group.name(), plan.validation));

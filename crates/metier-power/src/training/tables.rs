@@ -1,4 +1,4 @@
-//! The tables that are learned from: one for each source, group of features and output type.
+//! The training tables: one for each source, feature group and output type.
 
 use super::{PipelinePlan, TrainingKnowledge};
 use crate::Error;
@@ -8,12 +8,12 @@ use crate::isolate::{self, BackgroundPredictor, PowerIsolator, TableSubject};
 use crate::kepler_terms::{EnergySource, FeatureGroup, OutputType};
 use crate::pipeline::PredictorPipeline;
 
-/// A table, and what it is of.
+/// A table with its source, group and output type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PowerTable {
     /// Where energy was read.
     pub source: EnergySource,
-    /// Whether idle power is part of it.
+    /// Whether idle power is included.
     pub output_type: OutputType,
     pub group: FeatureGroup,
     pub frame: FeatureFrame,
@@ -23,11 +23,12 @@ pub struct PowerTable {
 #[derive(Debug, Clone, Default)]
 pub struct PowerTables {
     pub list: Vec<PowerTable>,
-    /// What could not be made, in words.
+    /// Messages about tables that could not be made.
     pub warnings: Vec<String>,
 }
 
-/// Makes them. A group that has no rows is said and left out; a source that is not there, or no whole group, is an error.
+/// Makes all tables. A group without rows is skipped with a warning; a missing source, or no
+/// complete group, is an error.
 pub fn tables(
     response: &crate::response::KeplerResponse,
     known: TrainingKnowledge<'_>,
@@ -58,7 +59,7 @@ pub fn tables(
             got: source.name().to_string(),
             want: match names.is_empty() {
                 true => "a response with kepler_node_…_joules_total of some source".to_string(),
-                false => format!("one that the response has: {}", names.join(", ")),
+                false => format!("a source of the response: {}", names.join(", ")),
             },
         });
     }
@@ -99,7 +100,7 @@ pub fn tables(
 }
 
 impl PowerTables {
-    /// Puts the rows of other tables behind those of the same kind; what is new is added.
+    /// Appends the rows of other tables to those of the same kind; tables of new kinds are added.
     pub fn append(&mut self, others: Self) -> Result<(), Error> {
         for other in others.list {
             let is_same = |table: &&mut PowerTable| {
@@ -131,7 +132,7 @@ impl PowerTables {
     }
 }
 
-/// A group whose features the user says, who said none.
+/// Error for a third-party group without configured names.
 fn no_names(group: FeatureGroup) -> Error {
     let want = "names of metrics in thirdparty-metrics, or another group".to_string();
     Error::Word { field: "feature group", got: group.name().to_string(), want }
@@ -151,7 +152,7 @@ fn not_whole(response: &crate::response::KeplerResponse, group: FeatureGroup, vm
     }
 }
 
-/// The table without idle and background power. `None` where the isolator can give none.
+/// The table without idle and background power. `None` if the isolator does not apply.
 pub fn isolate_power(
     frame: &FeatureFrame,
     about: TableSubject,
@@ -181,7 +182,7 @@ pub fn isolate_power(
     }
 }
 
-/// The AbsPower predictors of a pipeline that can be asked.
+/// The usable AbsPower predictors of a pipeline.
 pub fn judges(pipeline: &PredictorPipeline, source: EnergySource) -> Vec<BackgroundPredictor> {
     let models = pipeline.models.iter().filter(|model| {
         model.output_type == OutputType::AbsPower && model.source == source && model.is_usable()
@@ -192,7 +193,7 @@ pub fn judges(pipeline: &PredictorPipeline, source: EnergySource) -> Vec<Backgro
     models.filter_map(judge).collect()
 }
 
-/// Whether a table can be learned from: all columns are there, and every cell is a number.
+/// Checks a table for training: all columns are present, and every cell is a number.
 pub fn check(frame: &FeatureFrame, source: EnergySource, group: FeatureGroup) -> Result<(), Error> {
     if group.features().is_empty() {
         return Err(no_names(group));
@@ -209,7 +210,7 @@ pub fn check(frame: &FeatureFrame, source: EnergySource, group: FeatureGroup) ->
         }
         let values = frame.need(&name)?;
         if let Some(row) = values.iter().position(|value| !value.is_finite()) {
-            let why = format!("row {}: {name} is empty or no number; want a finite one", row + 1);
+            let why = format!("row {}: {name} is empty or not a number; want a finite number", row + 1);
             return Err(Error::table(why));
         }
     }

@@ -1,4 +1,4 @@
-//! The files of a pipeline, where the original has them.
+//! Writes the files of a pipeline in the original's layout.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use crate::pipeline::{group_folder, predictor_metadata, read_metadata, replace, 
 use crate::profile::IdleProfile;
 use crate::trainers::TrainedPredictor;
 
-/// Where a predictor's folder is.
+/// Folder of a predictor.
 pub fn place(folder: &Path, table: &PowerTable, name: &ModelName) -> PathBuf {
     group_folder(folder, table.source, table.output_type, table.group).join(name.to_string())
 }
 
-/// The rows that a predictor was learned from, by its metadata.
+/// Digest of a predictor's training rows, from its metadata.
 pub fn digest_of(place: &Path) -> Option<String> {
     read_metadata(place).get("learned_from")?.as_str().map(str::to_string)
 }
 
-/// A rounded error, as the original writes them.
+/// Rounds an error as the original does.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// Writes a predictor: its folder, and the archive that is served.
+/// Writes a predictor's folder and the archive for the model server.
 pub fn model(
     place: &Path,
     entry: &TrainedEntry,
@@ -43,7 +43,7 @@ pub fn model(
         predictor_metadata(&entry.name, "predictor.json", &predictor.features, entry.output_type, spec);
     let mut set = |key: &str, value: Value| drop(about.insert(key.to_string(), value));
     set("mae", json!(rounded(entry.mae())));
-    // The worst component's; -1 where there is none, as the original writes it.
+    // The worst component's error; -1 for none, as in the original.
     set("mape", json!(entry.mape().map_or(-1.0, rounded)));
     set("rows", json!(entry.rows));
     for out in &entry.held_out {
@@ -73,14 +73,14 @@ pub fn model(
     let mut zip = place.as_os_str().to_owned();
     zip.push(".zip");
     replace(Path::new(&zip), &crate::pipeline::pack(&members)?)?;
-    // Last: what has it is whole.
+    // Written last: it marks the folder as complete.
     if let Some((file, bytes)) = files.last() {
         replace(&place.join(file), bytes)?;
     }
     Ok(())
 }
 
-/// Keeps the table, as `preprocessed_data` does.
+/// Writes the table to `preprocessed_data`.
 pub fn table(folder: &Path, table: &PowerTable, plan: &PipelinePlan) -> Result<(), Error> {
     let folder = folder.join("preprocessed_data");
     fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
@@ -96,7 +96,7 @@ pub fn table(folder: &Path, table: &PowerTable, plan: &PipelinePlan) -> Result<(
     replace(&folder.join(name), &bytes)
 }
 
-/// The profile of the idle machine, for each source.
+/// Writes the idle profile of each source.
 pub fn profiles(folder: &Path, idle: &IdleProfile, node_type: u32) -> Result<(), Error> {
     let folder = folder.join("profile");
     fs::create_dir_all(&folder).map_err(|error| Error::file(&folder, error))?;
@@ -108,7 +108,7 @@ pub fn profiles(folder: &Path, idle: &IdleProfile, node_type: u32) -> Result<(),
     Ok(())
 }
 
-/// What the whole pipeline is: metadata, and a table of errors for each source and output type.
+/// Writes the pipeline's metadata, and a table of errors for each source and output type.
 pub fn pipeline(folder: &Path, plan: &PipelinePlan) -> Result<(), Error> {
     let mut about = read_metadata(folder);
     let names =
@@ -125,7 +125,7 @@ pub fn pipeline(folder: &Path, plan: &PipelinePlan) -> Result<(), Error> {
     write_metadata(folder, about)
 }
 
-/// Writes `<source>_<output type>_model_metadata.csv` of all predictors that a folder holds.
+/// Writes `<source>_<output type>_model_metadata.csv` of all predictors in a folder.
 pub fn tables_of_errors(folder: &Path) -> Result<(), Error> {
     for source in EnergySource::ALL {
         for output_type in OutputType::ALL {

@@ -1,4 +1,5 @@
-//! Pipelines at an address, from a real server on a socket that answers as it is told: whole, broken off in the middle, too large, silent, no zip.
+//! Downloads from a real server on a socket, with scripted answers: complete, truncated, too large,
+//! silent, not a zip.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -10,15 +11,15 @@ use metier_power::catalog::PipelineCatalog;
 use metier_power::kepler_terms::EnergySource;
 use metier_power::pipeline::{PipelineDownload, PipelineLocation};
 
-/// What the next client is told.
+/// Scripted answer for the next client.
 enum Say {
-    /// Everything, with an ETag.
+    /// The whole body, with an ETag.
     Whole(Vec<u8>, &'static str),
-    /// The head promises all of it, and half of it comes.
+    /// A `Content-Length` of the whole body, and half of the body.
     Half(Vec<u8>),
-    /// Half of it in a chunk, and no end.
+    /// Half of the body in a chunk, without an end.
     HalfChunked(Vec<u8>),
-    /// A head, and nothing more for as long as the client is there.
+    /// A head, then silence until the client disconnects.
     Silence,
     Plain(&'static str),
 }
@@ -32,9 +33,9 @@ struct Server {
 fn server() -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let ((say, told), (tell, heard)) = (channel::<Say>(), channel());
+    let ((say, answers), (tell, heard)) = (channel::<Say>(), channel());
     std::thread::spawn(move || {
-        for say in told {
+        for say in answers {
             let (mut stream, _) = listener.accept().unwrap();
             let mut head = Vec::new();
             let mut byte = [0u8; 1];
@@ -65,7 +66,7 @@ fn server() -> Server {
                 }
                 Say::Silence => {
                     write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n").unwrap();
-                    // Ends when the client has had enough.
+                    // Ends when the client disconnects.
                     let _ = stream.read(&mut byte);
                 }
                 Say::Plain(text) => stream.write_all(text.as_bytes()).unwrap(),
@@ -75,7 +76,7 @@ fn server() -> Server {
     Server { address, say, heard }
 }
 
-/// A pipeline with one straight line for acpi, which starts at so many watts.
+/// A pipeline with one linear predictor for acpi with this constant.
 fn pipeline(bias: f64) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     let options = zip::write::SimpleFileOptions::default();
@@ -102,7 +103,7 @@ fn place(server: &Server, folder: &Path) -> PipelineLocation {
     PipelineLocation::Address(download)
 }
 
-/// The weights that answer, if the pipeline is there.
+/// The weights of the selected predictor, if the pipeline is loaded.
 fn weights(shelf: &PipelineCatalog) -> Option<String> {
     let registry = shelf.registry();
     let pipeline = registry.active(EnergySource::Acpi)?;
@@ -115,7 +116,7 @@ fn a_failed_download_keeps_what_is_there_and_says_why() {
     let (shelf, warnings) = PipelineCatalog::open(vec![place(&server, folder.path())], None).unwrap();
     assert!(warnings.is_empty() && shelf.is_waiting() && weights(&shelf).is_none(), "{warnings:?}");
 
-    // Nothing there yet: what is shipped answers, and the failure is said.
+    // Nothing is downloaded yet: the shipped predictors answer, and the failure is reported.
     server.say.send(Say::Half(pipeline(1.0))).unwrap();
     let warnings = shelf.reload();
     assert!(warnings[0].contains("/std.zip: it broke off after"), "{warnings:?}");
@@ -164,7 +165,7 @@ fn what_came_once_is_there_at_the_next_start_and_is_not_sent_again() {
     server.say.send(Say::Whole(pipeline(3.0), "\"a-tag\"")).unwrap();
     open().reload();
     assert!(!server.heard.recv().unwrap().contains("if-none-match"));
-    // Without asking anybody.
+    // Without a request.
     let shelf = open();
     assert!(weights(&shelf).is_some());
     server.say.send(Say::Plain("HTTP/1.1 304 Not Modified\r\n\r\n")).unwrap();
@@ -192,14 +193,14 @@ fn two_who_fetch_at_once_do_not_write_into_each_others_file() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (whole, torn) = (pipeline(1.25), vec![0u8; 100]);
-    let ((begun, has_begun), (go, told)) = (channel(), channel::<()>());
+    let ((begun, has_begun), (go, may_finish)) = (channel(), channel::<()>());
     let bytes = whole.clone();
     std::thread::spawn(move || {
         let answer = |stream: &mut std::net::TcpStream| {
             let _ = stream.read(&mut [0u8; 4096]).unwrap();
             write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len()).unwrap();
         };
-        // The first begins, goes on when the second has all of it, and breaks off.
+        // The first download starts, continues after the second is complete, and is truncated.
         let (mut first, _) = listener.accept().unwrap();
         answer(&mut first);
         first.write_all(&torn).unwrap();
@@ -207,14 +208,14 @@ fn two_who_fetch_at_once_do_not_write_into_each_others_file() {
         let (mut second, _) = listener.accept().unwrap();
         answer(&mut second);
         second.write_all(&bytes).unwrap();
-        told.recv().unwrap();
+        may_finish.recv().unwrap();
         first.write_all(&torn).unwrap();
     });
     let download = PipelineDownload::new(&format!("http://{address}/std.zip"), folder.path()).unwrap();
     let other = download.clone();
     let slow = std::thread::spawn(move || other.fetch());
     has_begun.recv().unwrap();
-    // Until its first bytes are in a file.
+    // Waits until the first bytes are in a file.
     let is_written = || {
         let folders = folder.path().read_dir().unwrap().flatten();
         folders

@@ -1,5 +1,5 @@
-//! Tables from the recorded answer of Prometheus are those that the original made of it. Tolerance: one part in 10¹², since sums over containers are added in
-//! another order.
+//! Tables from a recorded Prometheus response equal those of the original. Tolerance: one part in
+//! 10¹², since sums over containers are added in another order.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,7 +30,7 @@ fn close(got: f64, want: f64) -> bool {
     (got - want).abs() <= 1e-12 * want.abs().max(1.0)
 }
 
-/// Rows by time and id: the same, with the same columns.
+/// Compares rows by time and id, and their columns.
 fn assert_same(got: &FeatureFrame, want: &FeatureFrame, what: &str) {
     let keyed = |frame: &FeatureFrame| -> BTreeMap<(u64, String), usize> {
         let id = |row: usize| frame.ids.as_ref().map_or(String::new(), |ids| ids[row].clone());
@@ -45,13 +45,13 @@ fn assert_same(got: &FeatureFrame, want: &FeatureFrame, what: &str) {
     };
     assert_eq!(names(got), names(want), "{what}");
     for name in want.names() {
-        let (mine, wanted) = (got.column(name).unwrap(), want.column(name).unwrap());
+        let (mine, expected) = (got.column(name).unwrap(), want.column(name).unwrap());
         for (key, row) in &theirs {
             assert!(
-                close(mine[ours[key]], wanted[*row]),
+                close(mine[ours[key]], expected[*row]),
                 "{what} {name} {key:?}: {} and not {}",
                 mine[ours[key]],
-                wanted[*row]
+                expected[*row]
             );
         }
     }
@@ -96,7 +96,7 @@ fn extracted_and_isolated_tables_are_the_recorded_ones() {
                             );
                         }
                     }
-                    // Every container runs on the idle machine: nothing is left, on purpose.
+                    // Every container runs on the idle machine, so no rows are left.
                     let left =
                         isolate::subtract_profile(&got.frame, about, &level, &profile::background(&idle))
                             .unwrap()
@@ -125,7 +125,7 @@ fn the_recorded_profile_is_ours_where_its_faults_are_repeated() {
                 );
             }
         }
-        // And what is right: watts, and cores without what is no core.
+        // The corrected levels: true watts, and `core` without `uncore`.
         let right = IdleLevels::of(&watts, source).unwrap();
         assert!(right.0.values().all(|level| level.units == 1));
         assert!(right.0.values().any(|level| level.max_watt > 50.0), "{right:?}");
@@ -241,7 +241,7 @@ fn packages_are_told_apart_where_their_shares_are_known() {
     assert!(apart.column("package_power").is_none() && apart.column("packge_ratio_package").is_none());
     let by_container = of(&text, &ExtractSettings { by_container: true, ..settings });
     assert_eq!((by_container.len(), by_container.column("packge_ratio_0").unwrap()[0]), (10, 0.75));
-    // Whoever learns or isolates takes them together: the same as where nobody tells them apart.
+    // Trainers and isolators sum the packages: equal to a table without packages.
     text.as_object_mut().unwrap().remove("kepler_container_cpu_usage_per_package_ratio");
     let whole = of(&text, &ExtractSettings { by_container: true, ..settings });
     let about = TableSubject { source: EnergySource::RaplSysfs, group: FeatureGroup::BpfOnly };

@@ -1,5 +1,5 @@
-//! What the original was recorded to say, said again by us. The recordings are real data beside the project; without them there is nothing to
-//! compare and the tests say so.
+//! Compares metier's predictions with recorded ones of the original. The recordings are real data
+//! outside the repository; without them the tests are skipped with a message.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +29,8 @@ fn list(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
 }
 
-/// The formula of a recorded predictor: from XGBoost's file, or from the recorded parameters. `None` for what exists only as a pickle.
+/// The formula of a recorded predictor: from XGBoost's file, or from the recorded parameters.
+/// `None` for pickles.
 fn formula(folder: &std::path::Path, entry: &Value, component: PowerComponent) -> Option<PowerFormula> {
     let name = ModelName::read(entry["model"].as_str().unwrap()).unwrap();
     let path = entry["path"].as_str().unwrap();
@@ -88,8 +89,8 @@ fn recorded_predictions_are_ours() {
                 }
                 exact += usize::from(got == want);
                 worst = worst.max(off);
-                // Exponentials of the library, and the order in which products are added, differ in the last places; a published
-                // exponential subtracts two numbers of seven digits.
+                // The library's exponential function and the order of additions differ in the last
+                // digits; a published exponential subtracts two numbers of seven digits.
                 assert!(off < 1e-9, "{} {component} {row}: {got} and not {want}", entry["model"]);
             }
         }

@@ -1,4 +1,5 @@
-//! What an estimator keeps of the requests that it answered: each kind by itself, and nothing of pipelines that were replaced.
+//! Tests of the estimator's cache: each request kind is separate, and replaced pipelines are not
+//! used.
 
 use std::sync::{Arc, Barrier};
 
@@ -8,7 +9,7 @@ use metier_power::node::MachineSpec;
 use metier_power::selection::PipelineRegistry;
 use serde_json::{Value, json};
 
-/// A pipeline with one straight line that starts at so many watts.
+/// A pipeline with one linear predictor with this constant.
 fn registry(bias: f64) -> Arc<PipelineRegistry> {
     let folder = tempfile::tempdir().unwrap();
     let (shelf, _) = PipelineCatalog::open(Vec::new(), Some(folder.path().to_path_buf())).unwrap();
@@ -48,7 +49,8 @@ fn what_was_found_in_pipelines_that_are_gone_answers_once_at_most() {
     let (one, other) = (registry(1.0), registry(2.0));
     let estimator = estimator(&one);
     let ask = || watts(&estimator, &["bpf_cpu_time_ms", "bpf_page_cache_hit"], &[0.0, 0.0], (&[], &[]));
-    // That a question falls between finding and keeping is luck; that replaced pipelines answer no more is seen in every round.
+    // Hitting the race between selection and caching is random; the rule that replaced pipelines
+    // answer no more is checked in every round.
     for round in 0..500 {
         let (next, want) = if round % 2 == 0 { (&other, 2.0) } else { (&one, 1.0) };
         let both = Barrier::new(2);

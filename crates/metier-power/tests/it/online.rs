@@ -1,4 +1,4 @@
-//! A round of the online trainer on what Prometheus would have answered: what is promoted for containers adds up.
+//! A round of the online trainer on synthetic responses: promoted container predictors add up.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const SAMPLES: usize = 120;
 
-/// A counter that rises by what `rate` says of each step of three seconds.
+/// A counter with the increments `rate` for each step of three seconds.
 fn counter(labels: &Value, rate: impl Fn(usize) -> f64) -> Value {
     let mut sum = 0.0;
     let values: Vec<Value> = (0..SAMPLES)
@@ -29,7 +29,8 @@ fn counter(labels: &Value, rate: impl Fn(usize) -> f64) -> Value {
     json!({ "metric": labels, "values": values })
 }
 
-/// A machine that takes `idle` W, and for two containers more the more they do, with a bend that no straight line follows.
+/// A machine with `idle` W plus the power of two containers, with a bend that no linear model can
+/// fit.
 fn response(idle: f64, bend: f64) -> KeplerResponse {
     let load = |step: usize, one: usize| 150.0 * (((step / 4) * (3 + 4 * one)) % 7) as f64;
     let watts = |step: usize| {
@@ -63,7 +64,7 @@ proptest! {
         if trees_only {
             settings.trainers = vec![PowerTrainer::Xgboost];
         }
-        // What runs is bad enough for anything to be promoted.
+        // The margin accepts any candidate.
         settings.margin = -1e9;
         let (shelf, _) = PipelineCatalog::open(vec![PipelineLocation::Path(folder.path().to_path_buf())], None).unwrap();
         let estimator = PowerEstimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
@@ -86,7 +87,7 @@ proptest! {
         let values: Vec<[f64; 2]> = rows.iter().map(|(time, hits)| [*time, *hits]).collect();
         let all = values.iter().fold([0.0, 0.0], |sum, row| [sum[0] + row[0], sum[1] + row[1]]);
         let (each, together) = (ask(&values).iter().sum::<f64>(), ask(&[all])[0]);
-        // Replies have six digits or so.
+        // Replies have about six digits.
         prop_assert!((each - together).abs() <= 1e-4 * together + 1e-6, "{each} {together} {promotion:?}");
         prop_assert_eq!(ask(&[[0.0, 0.0]]), [0.0], "what does nothing takes nothing");
         let in_use = estimator.in_use();
@@ -114,7 +115,7 @@ fn what_was_promoted_once_and_does_not_add_up_is_replaced() {
         PipelineCatalog::open(vec![PipelineLocation::Path(folder.path().to_path_buf())], None).unwrap();
     let estimator = PowerEstimator::new((*shelf.registry()).clone(), MachineSpec::default()).unwrap();
     let settings = online::OnlineSettings::new(folder.path().to_path_buf());
-    // What somebody left who was killed is cleared away, and what may be in use is not.
+    // Folders of killed processes are removed; folders that may be in use stay.
     let (left, in_use) = (folder.path().join(".candidates-1"), folder.path().join(".candidates-2"));
     for folder in [&left, &in_use] {
         std::fs::create_dir(folder).unwrap();

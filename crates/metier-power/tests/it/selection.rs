@@ -1,5 +1,5 @@
-//! The recorded answers of the model server, answered again by us from the same published tables. Where a marked trap of the original
-//! is corrected the difference is listed here, one by one.
+//! Compares selections with recorded answers of the model server, from the same published tables.
+//! Each corrected error of the original is listed here.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -26,8 +26,9 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The published pipeline laid out as its database has it. Archives that are not among the shared data are empty zips, and weights
-/// that are not there (odd node types) are made up where the recorded errors say that they existed: only their names are compared.
+/// Writes the published pipeline in its database's layout. Archives missing in the shared data
+/// become empty zips. Missing weights (odd node types) are made up if the recorded errors show that
+/// they existed: only their names are compared.
 fn lay_out(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for name in ["metadata.json", "node_type_index.json"] {
@@ -74,7 +75,7 @@ fn made_up(source: &str, group: &str, model: &str) -> Value {
     components.iter().map(|component| (component.name().to_string(), json!({ "All_Weights": all }))).collect()
 }
 
-/// As the server has it: beside what is shipped.
+/// The server's registry, with the shipped predictors.
 fn registry(shared: &Path, to: &Path) -> Arc<PipelineRegistry> {
     for name in ["ec2-0.7.11", "specpower-0.7.11"] {
         lay_out(&shared.join(name), &to.join(name));
@@ -85,7 +86,7 @@ fn registry(shared: &Path, to: &Path) -> Arc<PipelineRegistry> {
     shelf.registry()
 }
 
-/// What we answer differently, and why.
+/// Requests with a deliberately different answer, and the reason.
 fn corrected(tag: &str) -> Option<&'static str> {
     match tag {
         "filter-bug" => {
@@ -132,7 +133,7 @@ fn the_recorded_selections_are_ours() {
             differ.push(format!("{tag}: {got:?}: {why}"));
             continue;
         }
-        // Of equal errors the original takes what the file system lists first.
+        // Among equal errors the original takes the first in file system order.
         let error_of = |name: &str| {
             let pipeline = registry.active(request.source).unwrap();
             let is_one = |model: &&metier_power::pipeline::PipelineModel| {
@@ -262,7 +263,7 @@ fn filters_and_node_types_are_taken_at_their_word() {
     assert!(ask(json!({ "filter": "unknown:5" })).is_none());
     assert!(ask(json!({ "filter": "features:bpf_cpu_time_ms" })).is_none());
     assert_eq!(ask(json!({ "node_type": 1 })).unwrap().name.node_type, 1);
-    // The exporter sends 0 and its machine: it is given the machine's type and not type 0.
+    // The exporter sends 0 and its machine: it gets the machine's type and not type 0.
     let machine =
         json!({ "processor": "amd_opteron_6174", "cores": 24, "chips": 2, "memory": 16, "frequency": 2200 });
     assert_eq!(ask(json!({ "node_type": 0, "machine_spec": machine })).unwrap().name.node_type, 1);
@@ -307,7 +308,7 @@ fn what_is_uploaded_displaces_no_published_predictor() {
     assert_eq!(count("ec2-0.7.11"), before.2 + 1);
 }
 
-/// A predictor of node power as it is uploaded.
+/// An uploaded predictor of node power.
 fn sent(pipeline: &str, name: &str, mae: f64, machine: &Value) -> PredictorUpload {
     let weights = json!({ "platform": { "All_Weights": { "Bias_Weight": 5.0, "Numerical_Variables": {
         "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } });
@@ -316,8 +317,8 @@ fn sent(pipeline: &str, name: &str, mae: f64, machine: &Value) -> PredictorUploa
     PredictorUpload::read(&body).unwrap()
 }
 
-/// Which pipeline and node type answer for node power, with this beside.
-fn who(shelf: &PipelineCatalog, extra: &Value) -> (String, u32) {
+/// The pipeline and node type that answer a request for node power with these extra fields.
+fn answer_of(shelf: &PipelineCatalog, extra: &Value) -> (String, u32) {
     let mut body = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi", "weight": true });
     body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     let registry = shelf.registry();
@@ -337,14 +338,18 @@ fn an_upload_answers_for_no_node_type_and_no_machine_that_another_pipeline_has()
     shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 9.0, &Value::Null)).unwrap();
     let ours = ("ours".to_string(), 1);
     let uploaded = ("uploads".to_string(), 0);
-    assert_eq!(who(&shelf, &json!({ "node_type": 1 })), ours, "only one has it");
-    assert_eq!(who(&shelf, &json!({ "node_type": 0 })), uploaded);
-    assert_eq!(who(&shelf, &json!({ "node_type": 0, "machine_spec": machine })), ours, "it is this machine");
-    assert_eq!(who(&shelf, &json!({})), ours, "its error is smaller");
-    assert_eq!(who(&shelf, &json!({ "pipeline_name": "uploads" })), uploaded, "it was asked for");
+    assert_eq!(answer_of(&shelf, &json!({ "node_type": 1 })), ours, "only one has it");
+    assert_eq!(answer_of(&shelf, &json!({ "node_type": 0 })), uploaded);
+    assert_eq!(
+        answer_of(&shelf, &json!({ "node_type": 0, "machine_spec": machine })),
+        ours,
+        "it is this machine"
+    );
+    assert_eq!(answer_of(&shelf, &json!({})), ours, "its error is smaller");
+    assert_eq!(answer_of(&shelf, &json!({ "pipeline_name": "uploads" })), uploaded, "it was asked for");
     shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 0.5, &Value::Null)).unwrap();
-    assert_eq!(who(&shelf, &json!({})), uploaded, "its error is smaller now");
-    assert_eq!(who(&shelf, &json!({ "machine_spec": machine })), ours);
+    assert_eq!(answer_of(&shelf, &json!({})), uploaded, "its error is smaller now");
+    assert_eq!(answer_of(&shelf, &json!({ "machine_spec": machine })), ours);
 }
 
 #[test]
@@ -361,8 +366,8 @@ fn what_was_promoted_is_used_where_little_or_nothing_is_known_of_the_machine() {
         let places = ["ours", "online"].map(|name| PipelineLocation::Path(folder.path().join(name)));
         let (shelf, _) = PipelineCatalog::open(places.to_vec(), None).unwrap();
         let want = (want.0.to_string(), want.1);
-        assert_eq!(who(&shelf, &json!({ "machine_spec": machine })), want, "{text}");
-        assert_eq!(who(&shelf, &json!({})), want, "{text}");
+        assert_eq!(answer_of(&shelf, &json!({ "machine_spec": machine })), want, "{text}");
+        assert_eq!(answer_of(&shelf, &json!({})), want, "{text}");
     }
 }
 
@@ -382,7 +387,7 @@ fn the_best_of_each_group_are_those_of_all_pipelines() {
     let before = (best("AbsPower", 1), best("DynPower", -1));
     assert_eq!(before.0, [(FeatureGroup::BpfOnly, "SGDRegressorTrainer_1".to_string())]);
     assert!(!before.1.is_empty(), "what is shipped has dynamic power");
-    // What is uploaded is asked first, and hides nothing.
+    // Uploads are searched first and hide no other predictor.
     shelf.upload(&sent("uploads", "SGDRegressorTrainer_0", 0.1, &Value::Null)).unwrap();
     assert_eq!((best("AbsPower", 1), best("DynPower", -1)), before);
     assert!(best("AbsPower", -1).contains(&(FeatureGroup::BpfOnly, "SGDRegressorTrainer_0".to_string())));

@@ -1,4 +1,5 @@
-//! Pipelines of before and pipelines in a store: bit-equal predictions, and the way there and back.
+//! Pipelines of an earlier version and pipelines in a store: bit-equal predictions, import and
+//! export.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use metier_store::{RecordStore, StoreLocation};
 use metier_types::{DeviceRef, ExtraFields, PredictorStanding};
 use serde_json::Value;
 
-/// A pipeline that commit 5c5b06b learned with every trainer.
+/// A pipeline trained by commit 5c5b06b with every trainer.
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/power-before.zip")
 }
@@ -19,7 +20,7 @@ fn store(folder: &Path) -> RecordStore {
     RecordStore::open(&StoreLocation::Sqlite(folder.join("store.db"))).unwrap()
 }
 
-/// The predictions that commit 5c5b06b made with it, as bits, are those of this pipeline.
+/// Compares this pipeline with the predictions of commit 5c5b06b, as bits.
 fn assert_bit_equal(pipeline: &PredictorPipeline) {
     let expected: Vec<Value> =
         serde_json::from_str(include_str!("../fixtures/power-before.expected.json")).unwrap();
@@ -66,14 +67,14 @@ fn a_pipeline_goes_through_a_store_and_comes_out_as_zip_and_folder() {
     let folder = place.path().join("before");
     stored_pipelines::export_folder(zip, &folder).unwrap();
     assert_bit_equal(&pipeline::load(&folder).unwrap());
-    // The same pipeline again, from its folder: another file, the newer of the two.
+    // The same pipeline imported from its folder: another file, the newer of the two.
     let again = stored_pipelines::import(&to, &folder).unwrap();
     let standing_of = |id| to.predictor(&id).unwrap().unwrap().standing;
     assert_eq!(
         (standing_of(again.id), standing_of(taken.id)),
         (PredictorStanding::InUse, PredictorStanding::Passed)
     );
-    // Roll-back, and the successor of one that is removed.
+    // Roll-back, and the successor of a removed predictor.
     standing::put_in_use(&to, to.predictor(&taken.id).unwrap().unwrap()).unwrap();
     assert_eq!(
         (standing_of(again.id), standing_of(taken.id)),

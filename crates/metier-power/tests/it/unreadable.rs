@@ -1,4 +1,4 @@
-//! A predictor of a pipeline that cannot be read: others answer.
+//! If a predictor of a pipeline is unreadable, others answer.
 
 use metier_power::catalog::{PipelineCatalog, PredictorUpload};
 use metier_power::estimate::PowerEstimator;
@@ -13,7 +13,7 @@ fn a_predictor_that_cannot_be_read_is_left_out_and_the_next_best_answers() {
         "weights": { "platform": { "All_Weights": { "Bias_Weight": 5.0, "Numerical_Variables": {
             "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } } });
     shelf.upload(&PredictorUpload::read(&good).unwrap()).unwrap();
-    // The best of them by its error, and its file is torn.
+    // The predictor with the smallest error has a truncated file.
     let torn = folder.path().join("ours/acpi/AbsPower/BPFOnly/AutoTrainer_0");
     std::fs::create_dir_all(&torn).unwrap();
     std::fs::write(torn.join("metadata.json"), r#"{"mae":0.1}"#).unwrap();

@@ -1,8 +1,8 @@
-//! The errors of a runtime's predictor in use and of a new one, by graphs that neither has seen.
+//! Compares the held-out errors of a runtime's predictor in use and of a new candidate.
 //!
-//! A graph that came later is predicted now by the old one. A graph that both know each of them has
-//! held out once: that error counts. A hard graph that is new to both is no reason to keep what is
-//! older, since each graph counts alike.
+//! Graphs newer than the old predictor are predicted with it now. For graphs known to both, each
+//! predictor's own held-out error counts. A hard graph that is new to both does not favour the old
+//! predictor, since each graph counts alike.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use super::trial::record::TrialRecord;
 use super::{COVERAGE, LatencyError};
 use crate::lifecycle::{GroupErrors, PredictorComparison, PromotionDecision, PromotionMargin};
 
-/// In the record of a predictor: its error on each graph, as a logarithm, while that was held out.
+/// Record field: held-out error of each graph, as a logarithm.
 pub const ERROR_BY_GRAPH_FIELD: &str = "mean_log_error_by_graph";
-/// The new one has seen more, so it may be a little worse: two measurements are not the same.
+/// The candidate has seen more data, so it may be slightly worse: measurements scatter.
 const PROMOTION_MARGIN: PromotionMargin = PromotionMargin::Tolerate(0.05);
 
-/// The predictor that was in use beside the one that was just learned.
+/// The predictor in use, compared with a new candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyComparison {
-    /// The one that was in use.
+    /// The predictor in use.
     pub id: ContentDigest,
     /// Mean errors of both by graph, as logarithms.
     pub errors: PredictorComparison,
-    /// Graphs among them that came after the old one.
+    /// Graphs measured after the old predictor was trained.
     pub unseen: usize,
 }
 
@@ -43,7 +43,7 @@ pub fn by_graph<'a>(rows: impl Iterator<Item = &'a HeldOutPrediction>) -> BTreeM
 }
 
 impl LatencyComparison {
-    /// Compares the one in use with the held-out predictions of a new one.
+    /// Compares the predictor in use with the held-out predictions of a candidate.
     pub fn new(
         store: &RecordStore,
         old: &Predictor,
@@ -54,7 +54,7 @@ impl LatencyComparison {
             by_graph(rows.iter()).into_iter().map(|(name, error)| (name, vec![error])).collect();
         let file =
             store.predictor_file(&old.id)?.and_then(|bytes| LatencyPredictorFile::read(&old.id, &bytes).ok());
-        // One whose file is of no use any more is the worse one.
+        // A predictor with an unusable file loses.
         let Some(LatencyPredictorFile { law, .. }) = file else {
             let errors = PredictorComparison { incumbent: Some(f64::INFINITY), candidate: 0.0, groups: 0 };
             return Ok(Self { id: old.id, errors, unseen: 0 });
@@ -89,31 +89,31 @@ impl LatencyComparison {
         Ok(Self { id: old.id, errors, unseen })
     }
 
-    /// Which of the two answers.
+    /// Decides which predictor answers.
     pub fn decide(&self) -> PromotionDecision {
         self.errors.decide(PROMOTION_MARGIN)
     }
 }
 
-/// Why a predictor that was just learned has the standing that it has, in a sentence.
+/// The reason for a new predictor's standing, as a sentence.
 pub fn promotion_reason(before: Option<&LatencyComparison>) -> String {
-    let Some(before) = before else { return "no other was there to compare with".to_string() };
+    let Some(before) = before else { return "there was no earlier predictor to compare with".to_string() };
     let id = before.id.short();
     let Some(old) = before.errors.incumbent else {
-        return format!("there was no graph that both it and the one before ({id}) could be judged by");
+        return format!("it has no held-out graph in common with the predictor before ({id})");
     };
     if !old.is_finite() {
-        return format!("the file of the one before ({id}) is of no use any more");
+        return format!("the file of the predictor before ({id}) is unusable");
     }
     let new = if before.unseen > 0 { format!(", {} of them new", before.unseen) } else { String::new() };
     format!(
-        "its mean error on {} held-out graphs{new} is {}, that of the one before ({id}) {}: {}",
+        "its mean error on {} held-out graphs{new} is {}, that of the predictor before ({id}) is {}: {}",
         before.errors.groups,
         Ratio(before.errors.candidate),
         Ratio(old),
         match before.decide() {
             PromotionDecision::Promoted => "it is used from now on",
-            _ => "it is kept aside",
+            _ => "it is stored, but not used",
         }
     )
 }

@@ -1,29 +1,30 @@
-//! Under which conditions a graph is to run.
+//! Conditions under which a graph runs.
 
 use metier_types::{Passport, Ratio};
 
 use super::error::LatencyError;
 
-/// The runtime that is built in.
+/// The built-in runtime.
 pub const RTEN: &str = "rten";
 pub const ONNX_RUNTIME: &str = "onnxruntime";
-/// As many threads as the device that is asked for has processors.
+/// As many threads as the target device has processors.
 pub const ALL_PROCESSORS: u32 = u32::MAX;
-/// Most threads that are asked for.
+/// Largest number of threads.
 const MAX_THREADS: u32 = 4096;
-/// Most load of the processors: so many threads that would run for each of them. More is a percentage that lost its sign.
+/// Largest processor load: runnable threads per processor. Larger values are probably percentages.
 pub const MAX_LOAD: f64 = 16.0;
 
-/// Runtime, threads, and what else the device is doing.
+/// Runtime, threads, and load of co-runners.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InferenceConditions {
     /// `rten` or `onnxruntime`.
     pub runtime: String,
-    /// Threads that the runtime may use; [`ALL_PROCESSORS`] for as many as the device has processors.
+    /// Threads of the runtime; [`ALL_PROCESSORS`] for as many as the device has processors.
     pub threads: u32,
-    /// Share of all processors' time that others use; `None` for an idle device. Above 1 others wait in a queue: 2 is as many threads again as there are processors.
+    /// Processor load of co-runners; `None` for an idle device. Above 1 threads queue: 2 means
+    /// twice as many runnable threads as processors.
     pub cpu_load: Option<Ratio>,
-    /// Share of memory bandwidth that others use.
+    /// Share of memory bandwidth used by co-runners.
     pub memory_load: Option<Ratio>,
 }
 
@@ -34,13 +35,13 @@ impl Default for InferenceConditions {
 }
 
 impl InferenceConditions {
-    /// The same on a device: with so many threads as it has processors, where all were asked for.
+    /// Resolves [`ALL_PROCESSORS`] to the device's number of processors.
     pub fn on(&self, passport: &Passport) -> Self {
         let cores = passport.device.cpu.threads.clamp(1, MAX_THREADS);
         Self { threads: if self.threads == ALL_PROCESSORS { cores } else { self.threads }, ..self.clone() }
     }
 
-    /// Refuses what cannot be.
+    /// Rejects impossible conditions.
     pub fn check(&self) -> Result<(), LatencyError> {
         if ![RTEN, ONNX_RUNTIME].contains(&self.runtime.as_str()) {
             return Err(LatencyError::Condition {

@@ -1,51 +1,51 @@
-//! Why there is no answer.
+//! Errors of latency and memory prediction.
 
 use crate::lifecycle;
 
-/// What is in the way.
+/// Reason why there is no prediction.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LatencyError {
-    /// The sizes of operators that cost time are open.
+    /// Operators of unknown size that take time.
     #[error(
         "the sizes of {operators} operators are not known ({first} is the first); give the shapes of all inputs, and where they are given, `metier inspect` names what is not known here"
     )]
     Open {
         operators: u64,
-        /// The first of them.
+        /// Name of the first such operator.
         first: String,
     },
-    /// The graph does nothing at all.
+    /// The graph has no operators that take time.
     #[error("the graph has no operators that run")]
     Empty,
-    /// A passport that says nothing of the device's speed.
+    /// The passport lacks the device's speed.
     #[error("the passport of {device} has {missing}; `metier device bench` measures it there")]
     Passport { device: String, missing: &'static str },
-    /// A condition that cannot be.
+    /// An impossible condition.
     #[error("{field} is {got}; want {want}")]
     Condition {
         field: &'static str,
         got: String,
-        /// What would be right.
+        /// The accepted values.
         want: &'static str,
     },
-    /// A predictor that cannot be read, kept or compared.
+    /// A predictor cannot be read, stored or compared.
     #[error(transparent)]
     Lifecycle(lifecycle::LifecycleError),
-    /// A trial that cannot be made or kept.
+    /// A trial cannot be made or stored.
     #[error("{name}: {why}")]
     Trial { name: String, why: String },
-    /// A graph that cannot be read.
+    /// The graph cannot be read.
     #[error(transparent)]
     Graph(#[from] metier_onnx::Error),
-    /// A graph that cannot be run.
+    /// The graph cannot be run.
     #[error(transparent)]
     Infer(#[from] metier_infer::Error),
     #[error(transparent)]
     Store(#[from] metier_store::Error),
     #[error(transparent)]
     Learn(#[from] metier_learn::Error),
-    /// A number without sense came out.
+    /// The prediction is not a plausible number.
     #[error("the answer is not a number: {0}")]
     Answer(#[from] metier_types::PredictionError),
 }

@@ -1,53 +1,54 @@
-//! Operators by what they do to a processor.
+//! Operator families by their use of the processor.
 
 use metier_types::words;
 
 words! { (name, from_name)
-    /// Operators whose time follows the same law.
+    /// Operators whose times share one model.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum OperatorFamily {
-        /// A convolution with a window: rows of patches times a matrix of weights.
+        /// Windowed convolution: patch rows times a weight matrix.
         Conv = "conv",
-        /// A convolution of one element: a product of matrices.
+        /// Pointwise convolution: a matrix product.
         ConvPoint = "conv-point",
-        /// A convolution of each channel for itself.
+        /// Depthwise convolution.
         ConvDepth = "conv-depth",
         ConvTranspose = "conv-transpose",
-        /// A product of matrices.
+        /// Matrix product.
         MatMul = "matmul",
-        /// A row times a matrix: every weight is used once.
+        /// Vector times matrix: every weight is used once.
         MatVec = "matvec",
-        /// Pools with a window.
+        /// Windowed pooling.
         Pool = "pool",
         /// Means, maxima and sums over axes.
         Reduce = "reduce",
-        /// One value in, one out: a comparison or an addition.
+        /// Unary operator of simple arithmetic, such as a comparison.
         Unary = "unary",
-        /// One value in, one out, through an exponential or the like.
+        /// Unary operator with an exponential or similar function.
         Curve = "curve",
-        /// Two values in, one out.
+        /// Binary elementwise operator.
         Binary = "binary",
-        /// Normalisations over rows or channels.
+        /// Normalisation over rows or channels.
         Norm = "norm",
-        /// A normalisation by neighbouring channels: a power of every value.
+        /// Local response normalisation: a power for every value.
         Neighbours = "neighbours",
         Softmax = "softmax",
-        /// Images made larger or smaller.
+        /// Image resizing.
         Resize = "resize",
-        /// Values are copied to other places.
+        /// Copies of values to other positions.
         Move = "move",
-        /// The same values under another shape.
+        /// The same values with another shape.
         View = "view",
         Recurrent = "recurrent",
         Search = "search",
-        /// Arithmetic of a few numbers: shapes, indices.
+        /// Arithmetic on a few numbers: shapes, indices.
         Scalar = "scalar",
         Other = "other",
     }
 }
 
 impl OperatorFamily {
-    /// By the kind of operator alone; products and convolutions are told apart by their shapes later.
+    /// Family by operator kind alone; products and convolutions are distinguished by their shapes
+    /// later.
     pub fn of_kind(kind: &str) -> Self {
         match kind {
             "Conv" | "ConvInteger" | "QLinearConv" => Self::Conv,

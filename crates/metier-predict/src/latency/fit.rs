@@ -1,4 +1,5 @@
-//! Learns a predictor from the trials of a device, scores it on graphs that it has not seen, and keeps the better one.
+//! Trains a predictor on a device's trials, computes its held-out error, and keeps the better of
+//! the old and new predictor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,44 +24,44 @@ use super::trial::record::{self, TrialRecord};
 use super::{COVERAGE, LatencyError};
 use crate::lifecycle::{PredictorScope, PromotionDecision, UnseenPredictions, standing};
 
-/// Fewest graphs that are held out in turns.
+/// Fewest graphs for cross-validation.
 const MIN_GRAPHS: usize = 3;
-/// The trivial answer that a predictor has to beat: with a worse one a passport answers better.
+/// The baseline that a predictor must beat; otherwise the passport estimate is better.
 pub(super) const BASELINE: &str = "multiply-adds × constant";
-/// Runs that a record names.
+/// Largest number of runs listed in a record.
 const MAX_RECORDED_RUNS: usize = 1000;
 
-/// What came of learning.
+/// Result of a training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyFit {
     pub record: Predictor,
     pub file: Vec<u8>,
-    /// What was said of graphs that were held out.
+    /// Held-out predictions.
     pub rows: Vec<HeldOutPrediction>,
-    /// What was in use before, beside the new one.
+    /// The previous predictor, compared with the new one.
     pub before: Option<LatencyComparison>,
 }
 
-/// What is said of one point by a predictor that has not seen its graph.
+/// Held-out prediction of one point: the predictor was trained without its graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeldOutPrediction {
     pub name: String,
     pub graph: String,
     pub threads: u32,
-    /// Whether something else ran.
+    /// Whether co-runners were active.
     pub is_loaded: bool,
     pub pressure: ResourcePressure,
     pub measured: f64,
-    /// Seconds measured once more.
+    /// Seconds of a repeated measurement.
     pub again: Option<f64>,
     pub predicted: f64,
-    /// Factor to either side, calibrated on the other graphs.
+    /// Interval factor, calibrated on the other graphs.
     pub factor: f64,
-    /// Seconds that trivial answers say, by name.
+    /// Seconds of the baselines, by name.
     pub baselines: BTreeMap<&'static str, f64>,
 }
 
-/// All trials of a runtime on a device; those that another version counted otherwise are left out.
+/// All trials of a runtime on a device, except those with another feature version.
 pub fn usable_trials(
     store: &RecordStore,
     device: &DeviceId,
@@ -71,7 +72,7 @@ pub fn usable_trials(
     Ok(all)
 }
 
-/// Learns from everything that is known of a device, and keeps what is better.
+/// Trains on all data of a device and stores the better predictor.
 pub fn fit(
     store: &RecordStore,
     device: &Device,
@@ -136,7 +137,7 @@ pub fn fit(
     Ok(LatencyFit { record, file: bytes, rows, before })
 }
 
-/// Runs that were learned from, newest first.
+/// Runs among the training data, newest first.
 fn runs_of(records: &[TrialRecord]) -> Vec<RunId> {
     let mut runs: Vec<RunId> = records.iter().filter_map(|record| record.run).collect();
     runs.sort_unstable_by(|a, b| b.cmp(a));
@@ -145,13 +146,13 @@ fn runs_of(records: &[TrialRecord]) -> Vec<RunId> {
     runs
 }
 
-/// The graphs that a predictor was learned from.
+/// Graphs in a predictor's training data.
 pub fn graphs_of(record: &Predictor) -> impl Iterator<Item = &str> {
     let list = record.extra.get("graphs").and_then(|list| list.as_array());
     list.into_iter().flatten().filter_map(|name| name.as_str())
 }
 
-/// The one that was learned last, whatever its standing.
+/// The predictor trained last, whatever its standing.
 pub fn newest(
     store: &RecordStore,
     device: &DeviceId,
@@ -160,7 +161,7 @@ pub fn newest(
     Ok(PredictorScope::new(KIND, Some(device), runtime).predictors(store)?.into_iter().next())
 }
 
-/// Learns, and says what a predictor that had not seen a graph says of it.
+/// Trains a predictor and computes held-out predictions.
 pub fn learn(records: &[TrialRecord], runtime: &str) -> Result<(Law, Vec<HeldOutPrediction>), LatencyError> {
     let points: Vec<TimedGraph> = records.iter().map(TrialRecord::point).collect();
     let features = TREE_FEATURES.map(String::from);
@@ -251,7 +252,7 @@ fn settings() -> Settings {
     Settings { trees: 150, leaves: 6, leaf_rows: 4, rate: 0.08, ..Settings::default() }
 }
 
-/// Real graphs that were timed on an idle device, as rows of counts.
+/// Counts of real graphs that were timed on an idle device.
 fn counts_table(records: &[TrialRecord]) -> Result<(TrainingTable, Vec<String>), LatencyError> {
     let mut table = TrainingTable::new(COUNT_FEATURES.map(String::from).to_vec());
     let mut keys = Vec::new();
@@ -311,7 +312,7 @@ fn counts_law(records: &[TrialRecord]) -> Result<Option<CountsPredictor>, Latenc
     Ok(Some(CountsPredictor { trees: BoostedTrees::fit(&table, None, &settings())?, calibration, range }))
 }
 
-/// The score of the rows, beside what trivial answers have.
+/// Held-out error of the rows and of the baselines.
 fn score(rows: &[HeldOutPrediction], is_loaded: bool) -> Option<HeldOutError> {
     let rows: Vec<&HeldOutPrediction> = rows.iter().filter(|row| row.is_loaded == is_loaded).collect();
     let measured: Vec<f64> = rows.iter().map(|row| row.measured).collect();

@@ -1,17 +1,18 @@
-//! A device of which only cores and instruction set are known: what such devices usually do.
+//! Default speeds for a device with only cores and instruction set known.
 //!
-//! The figures are those of a plain core of that family (a Cortex-A72 or a Skylake-class server core at a moderate clock), rounded. Real devices are up to
-//! several times faster or slower, so intervals are widened by [`REACH`] to either side and nothing is said to be in range.
+//! The rates are those of a plain core of the family (a Cortex-A72 or a Skylake-class server core
+//! at a moderate clock), rounded. Real devices are up to several times faster or slower. So
+//! intervals are widened by [`REACH`] to either side, and no prediction counts as in range.
 
 use metier_types::{Passport, UtcTimestamp};
 use serde_json::json;
 
-/// Factor by which an interval grows to either side.
+/// Factor by which an interval is widened to either side.
 pub const GENERIC_INTERVAL_FACTOR: f64 = 3.0;
-/// Threads beyond which memory gets no faster.
+/// Number of threads that saturates the memory bandwidth.
 const MEMORY_THREADS: u32 = 4;
 
-/// Multiply-adds of one core in a second (32-bit), and bytes of one thread.
+/// Rates of a core: 32-bit multiply-adds per second, and bytes per second of one thread.
 struct GenericCore {
     name: &'static str,
     adds: f64,
@@ -27,13 +28,14 @@ fn family(architecture: &str) -> Option<GenericCore> {
     })
 }
 
-/// Multiply-adds and bytes in a second with so many threads; `None` for an instruction set that nothing is known of.
+/// Multiply-adds and bytes per second with this many threads; `None` for an unknown instruction
+/// set.
 pub fn rates(architecture: &str, threads: u32) -> Option<(f64, f64)> {
     let GenericCore { adds, bytes, .. } = family(architecture)?;
     Some((adds * f64::from(threads), bytes * f64::from(threads.min(MEMORY_THREADS))))
 }
 
-/// A passport without figures for such a device; `None` for an instruction set that nothing is known of.
+/// A passport without measurements for a generic device; `None` for an unknown instruction set.
 pub fn passport(architecture: &str, cores: u32) -> Option<Passport> {
     let GenericCore { name, .. } = family(architecture)?;
     let cores = cores.clamp(1, 1024);
@@ -53,7 +55,7 @@ pub fn passport(architecture: &str, cores: u32) -> Option<Passport> {
             "cpu": {"architecture": name, "threads": cores},
             "seen": seen,
         },
-        "sources": ["what such devices usually do; nothing is known of this one but its cores"],
+        "sources": ["defaults for such devices; only the cores of this one are known"],
     });
     serde_json::from_value(written).ok()
 }

@@ -1,4 +1,4 @@
-//! Latency and memory as kinds of the lifecycle.
+//! Latency and memory as lifecycle kinds.
 
 use metier_types::ContentDigest;
 
@@ -6,10 +6,10 @@ use super::learned_predictor::{self, LatencyPredictorFile};
 use super::{fit, memory};
 use crate::lifecycle::{LifecycleError, PredictorFileScope, PredictorKind};
 
-/// Both.
+/// Both kinds.
 pub const KINDS: [&dyn PredictorKind; 2] = [&LatencyKind, &MemoryKind];
 
-/// How long graphs take.
+/// Predictors of inference time.
 #[derive(Debug, Clone, Copy)]
 pub struct LatencyKind;
 
@@ -32,7 +32,7 @@ impl PredictorKind for LatencyKind {
     }
 }
 
-/// How much memory graphs need.
+/// Predictors of memory use.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryKind;
 

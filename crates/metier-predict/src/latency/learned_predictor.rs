@@ -1,4 +1,4 @@
-//! Predictors that were learned: their files, and what they say.
+//! Trained predictors: their files and their predictions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,68 +17,71 @@ use super::trial::record::TrialRecord;
 use super::{COVERAGE, SopranoCounts};
 use crate::lifecycle;
 
-/// What `kind` says in the record of such a predictor.
+/// The record's `kind`.
 pub const KIND: &str = "latency";
-/// The schema of its file.
+/// Schema of the predictor's file.
 pub const SCHEMA: &str = "metier.latency/1";
 
-/// The file of a predictor.
+/// File of a predictor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPredictorFile {
     /// `metier.latency/1`.
     pub schema: String,
-    /// Which version of the counts it learned from ([`operator_features::FEATURE_VERSION`]).
+    /// Version of its features ([`operator_features::FEATURE_VERSION`]).
     #[serde(default)]
     pub counted: u32,
-    /// Where it was learned.
+    /// Device of the training data.
     pub device: DeviceRef,
     /// Processors of that device.
     pub cores: u32,
-    /// What its passport said, so that it can be carried over to other devices.
+    /// Passport of that device, needed to transfer predictions to other devices.
     pub passport: Option<Passport>,
-    /// What was learned of graphs.
+    /// Model over operators.
     pub law: Law,
-    /// What was learned of counts alone.
+    /// Model over counts alone.
     pub counts: Option<CountsPredictor>,
 }
 
-/// From the counts of the SOPRANO profiler and the number of threads to the logarithm of seconds.
+/// Model from the SOPRANO profiler's counts and the number of threads to the logarithm of seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CountsPredictor {
     pub trees: BoostedTrees,
     pub calibration: ConformalCalibration,
-    /// Smallest and largest value of each feature.
+    /// Smallest and largest training value of each feature.
     pub range: Vec<(f64, f64)>,
 }
 
-/// A predictor that is in use.
+/// A predictor in use.
 #[derive(Debug, Clone)]
 pub struct LearnedPredictor {
     pub id: ContentDigest,
     pub file: LatencyPredictorFile,
-    /// What was learned of other devices, and of the other runtime, from a few graphs: by device and runtime.
+    /// Transfers to other devices and to the other runtime, fitted on a few graphs, by device and
+    /// runtime.
     pub elsewhere: BTreeMap<(String, String), DeviceTransfer>,
 }
 
-/// How a few graphs that were measured elsewhere move a predictor.
+/// Adaptation of a predictor to another device or runtime, fitted on a few graphs measured there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceTransfer {
     pub by: DeviceAdaptation,
-    /// Graphs that say so.
+    /// Number of graphs.
     pub graphs: usize,
-    /// Error on a graph that was left out, as a logarithm: root of the mean square; `None` for a single graph.
+    /// Leave-one-out error, as a logarithm: root mean square; `None` for a single graph.
     pub spread: Option<f64>,
-    /// Whether all of them ran beside others, whose share was taken off by what load was learned to cost.
+    /// Whether all graphs ran with co-runners. Their slowdown was divided out with the trained load
+    /// model.
     pub is_busy: bool,
 }
 
-/// 95 of 100 draws of Student's t lie below, for 1, 2, … degrees of freedom; the last stands for all that follow.
+/// 95 % quantiles of Student's t distribution for 1, 2, … degrees of freedom; the last is used for
+/// all larger numbers.
 const STUDENT_T_95: [f64; 12] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80, 1.75];
-/// Below this no few graphs can say how far off others are.
+/// Lower bound of the estimated error spread; with few graphs the sample spread is unreliable.
 const MIN_SPREAD: f64 = 0.05;
 
 impl DeviceTransfer {
-    /// From graphs by name, each with one or more points.
+    /// Fits on graphs by name, each with one or more points.
     pub fn fit(measured: &[(String, TransferGraph)]) -> Self {
         let prior = DeviceAdaptation::prior(1.0);
         let of = |is: &dyn Fn(&str) -> bool| -> Vec<TransferGraph> {
@@ -103,7 +106,8 @@ impl DeviceTransfer {
         }
     }
 
-    /// Factor to either side that holds for 9 of 10 graphs if errors are normal on the logarithm; `None` for a single graph.
+    /// Interval factor that covers 9 of 10 graphs for normal errors on the logarithm; `None` for a
+    /// single graph.
     fn factor(&self) -> Option<f64> {
         let freedom = self.graphs.checked_sub(2)?;
         let student = STUDENT_T_95.get(freedom).or(STUDENT_T_95.last())?;
@@ -111,14 +115,14 @@ impl DeviceTransfer {
     }
 }
 
-/// Share of a graph's time that moves bytes, where it is not known.
+/// Default share of a graph's time spent on moving bytes.
 const USUALLY_MOVING: f64 = 0.3;
-/// 90 of 100 draws of a normal variable lie within so many of its deviations.
+/// Half width of the central 90 % of a normal distribution, in standard deviations.
 const NORMAL_90: f64 = 1.645;
-/// No interval reaches farther, as a logarithm.
+/// Largest half width of an interval, as a logarithm.
 const MAX_LOG_INTERVAL: f64 = 5.0;
 
-/// What a condition means on a device of so many processors.
+/// Resource pressure of the conditions on a device with this many processors.
 pub fn pressure(conditions: &InferenceConditions, cores: f64) -> ResourcePressure {
     let share = |load: Option<metier_types::Ratio>| load.map_or(0.0, |load| load.get().clamp(0.0, 1.0));
     let only_cpu = InferenceConditions { memory_load: None, ..conditions.clone() };
@@ -129,7 +133,7 @@ pub fn pressure(conditions: &InferenceConditions, cores: f64) -> ResourcePressur
     }
 }
 
-/// Steps as the learning side takes them.
+/// Converts steps to operators of the model.
 pub fn parts(steps: &[OperatorStep], threads: u32) -> Vec<GraphOperator> {
     steps
         .iter()
@@ -151,7 +155,7 @@ pub fn parts(steps: &[OperatorStep], threads: u32) -> Vec<GraphOperator> {
 }
 
 impl LatencyPredictorFile {
-    /// Reads a file, checked.
+    /// Reads and checks a file.
     pub fn read(id: &ContentDigest, bytes: &[u8]) -> Result<Self, lifecycle::LifecycleError> {
         let wrong = |why: String| lifecycle::LifecycleError::unusable(id, why);
         let file: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
@@ -162,31 +166,32 @@ impl LatencyPredictorFile {
         let is_alike = file.law.basis == operator_features::LINEAR_FEATURES.len()
             && file.law.features == operator_features::TREE_FEATURES;
         if !is_alike || file.counted != operator_features::FEATURE_VERSION {
-            return Err(wrong("it was learned by another version, from other features".to_string()));
+            return Err(wrong("it was trained by another version, on other features".to_string()));
         }
         Ok(file)
     }
 }
 
 impl LearnedPredictor {
-    /// Whether it was learned on this device.
+    /// Whether it was trained on this device.
     pub fn is_of(&self, passport: &Passport) -> bool {
         let id = self.file.device.id.as_str();
         passport.id == id || passport.device.id.as_str() == id
     }
 
-    /// What it says on its own device.
+    /// Prediction for its own device.
     pub fn predict(&self, steps: &[OperatorStep], conditions: &InferenceConditions) -> GraphTimeEstimate {
         let pressure = pressure(conditions, f64::from(self.file.cores));
         self.file.law.predict(&parts(steps, conditions.threads), conditions.threads, pressure, COVERAGE)
     }
 
-    /// What is known of a device and runtime that it was not learned for, from graphs that were measured there.
+    /// The transfer to a device and runtime, fitted on graphs measured there.
     pub fn transfer_to(&self, passport: &Passport, runtime: &str) -> Option<&DeviceTransfer> {
         self.elsewhere.get(&(passport.device.id.to_string(), runtime.to_string()))
     }
 
-    /// What it says of another device or runtime: scaled, operator by operator, by what the two passports say, or moved by what a few graphs there took.
+    /// Prediction for another device or runtime. It is scaled per operator by the ratio of the two
+    /// passports, or by a transfer fitted on graphs measured there.
     pub fn predict_transferred(
         &self,
         steps: &[OperatorStep],
@@ -208,14 +213,14 @@ impl LearnedPredictor {
                 }
             };
         }
-        // What others cost is taken to be the same there.
+        // Slowdown by co-runners is assumed to be equal there.
         let slowdown = &self.file.law.slowdown;
         let pressure = pressure(conditions, there.cores);
         let slow = slowdown.logarithm(pressure, USUALLY_MOVING, conditions.threads).exp();
         answer.each.iter_mut().for_each(|value| *value *= slow);
         answer.seconds = answer.each.iter().sum();
-        // A few graphs say how far off the others may be; none leave what a passport alone leaves.
-        // So few never make it wider than that.
+        // The spread of a few graphs estimates the error; without them the passport's interval is
+        // used. A transfer never widens the interval beyond the passport's.
         let passports = there.reach();
         let factor = moved
             .and_then(DeviceTransfer::factor)
@@ -227,7 +232,7 @@ impl LearnedPredictor {
         Ok(Some(answer))
     }
 
-    /// Where an answer for elsewhere comes from, in words.
+    /// Description of the data behind a transferred prediction.
     pub fn transfer_source(&self, passport: &Passport, runtime: &str) -> String {
         let home = &self.file;
         let with = match home.law.runtime == runtime {
@@ -238,7 +243,7 @@ impl LearnedPredictor {
         match self.transfer_to(passport, runtime) {
             Some(moved) => {
                 let (count, s) = (moved.graphs, if moved.graphs == 1 { "" } else { "s" });
-                let busy = if moved.is_busy { ", all beside other work" } else { "" };
+                let busy = if moved.is_busy { ", all with co-runners" } else { "" };
                 format!(
                     "{learned}, moved by {count} graph{s} timed with {runtime} on {}{busy}",
                     passport.name
@@ -254,7 +259,8 @@ impl LearnedPredictor {
         }
     }
 
-    /// What the passports say of where it was learned and of elsewhere, and the conditions at home.
+    /// Speeds of the training device and of the target device according to their passports, and the
+    /// conditions on the training device.
     fn speeds(
         &self,
         passport: &Passport,
@@ -264,7 +270,7 @@ impl LearnedPredictor {
         let threads = conditions.threads.min(self.file.cores);
         let runtime = self.file.law.runtime.clone();
         let alone = InferenceConditions { runtime, threads, cpu_load: None, memory_load: None };
-        // The same device needs no passport to be as fast as itself; only what its runtimes are apart counts.
+        // For the same device no passport is needed; only the ratio of the runtimes counts.
         if self.is_of(passport) {
             let cores = f64::from(self.file.cores);
             let some = DeviceSpeeds { adds: 50e9, bytes: 10e9, cores, known: SpeedBasis::Guessed };
@@ -278,12 +284,12 @@ impl LearnedPredictor {
         Ok(Some((here, there, alone)))
     }
 
-    /// A graph that was timed elsewhere, beside what is said of it by passports alone.
+    /// A graph timed elsewhere, with its prediction from the passports alone.
     pub fn transfer_sample(&self, record: &TrialRecord, passport: &Passport) -> Option<TransferGraph> {
         let conditions = InferenceConditions { threads: record.threads, ..InferenceConditions::default() };
         let (here, there, alone) = self.speeds(passport, &conditions, NumberPrecision::F32).ok()??;
         let (point, law) = (record.point(), &self.file.law);
-        // Another version may have counted otherwise.
+        // Another version may compute features differently.
         if !record.is_of_this_version() {
             return None;
         }
@@ -292,15 +298,16 @@ impl LearnedPredictor {
         for (part, seconds) in point.parts.iter().zip(&answer.each) {
             *sums.entry(part.family.clone()).or_insert(0.0) += seconds * here.adds / there.adds;
         }
-        // What others cost there is taken to be what they cost here.
+        // Slowdown by co-runners there is assumed to equal the trained one.
         let slow = law.slowdown.logarithm(record.pressure, USUALLY_MOVING, record.threads).exp();
         Some(TransferGraph { seconds_by_family: sums, seconds: record.seconds / slow })
     }
 
-    /// Seconds and factor for a graph of which only counts are known, and whether they are like those that were seen; `None` where it has not learned that, or nothing
-    /// leads from where it was learned to where it is asked for.
+    /// Seconds, interval factor, and range check for a graph with only counts known. `None` if no
+    /// counts model was trained, or no transfer to the target device exists.
     ///
-    /// In another runtime, on another device, or with a number of threads that was never tried, what it says is scaled by what passports say of such counts there and here.
+    /// For another runtime, another device, or an untried number of threads, the prediction is
+    /// scaled by the ratio of the passport estimates for these counts.
     pub fn counts(
         &self,
         counts: &SopranoCounts,
@@ -328,14 +335,15 @@ impl LearnedPredictor {
             .all(|((low, high), value)| value.is_finite() && *value >= low - 1.0 && *value <= high + 1.0);
         let mut reach = reach * if is_inside { 1.0 } else { 1.5 };
         if !is_own {
-            // What passports leave open comes on top of what the counts do.
+            // The uncertainty of the passports is added to that of the counts model.
             reach = reach.hypot(by_passports.ln());
             is_inside = false;
         }
         Some((seconds, reach.min(7.0).exp(), is_inside))
     }
 
-    /// By how much a graph of such counts takes longer than where it was learned, with so many threads there; the processors that it has; and the factor to either side that passports leave.
+    /// For a graph with these counts: the time ratio of target to training device with this many
+    /// threads, the target's processors, and the interval factor of the passports.
     fn counts_ratio(
         &self,
         counts: &SopranoCounts,
@@ -356,21 +364,21 @@ impl LearnedPredictor {
             (DeviceSpeeds::of(home?, tried, NumberPrecision::F32).ok()?, there)
         };
         let ratio = match self.transfer_to(passport, &conditions.runtime) {
-            // Graphs that were timed there say more than what runtimes usually are apart.
+            // Graphs timed there are better evidence than the typical ratio of runtimes.
             Some(moved) => here.adds / there.adds * moved.by.common.exp(),
             None => {
                 super::soprano_counts::seconds(counts, &there, &conditions.runtime)
                     / super::soprano_counts::seconds(counts, &here, &self.file.law.runtime)
             }
         };
-        // The same device is as fast as itself: what is open is how far its runtimes are apart.
+        // On the same device only the ratio of the runtimes is uncertain.
         let reach =
             if self.is_of(passport) { passport_estimate::STATED_INTERVAL_FACTOR } else { there.reach() };
         Some((ratio, there.cores, reach))
     }
 }
 
-/// Counts and threads as the trees take them.
+/// Features of the counts model.
 pub fn counts_row(counts: [f64; 7], threads: u32) -> Vec<f64> {
     counts.into_iter().chain([f64::from(threads)]).collect()
 }

@@ -1,7 +1,9 @@
-//! How much memory running a graph takes: so much for the runtime, so much for each byte of weights and of activations.
+//! Predicts the memory that a graph needs: a constant for the runtime, plus a factor each for
+//! weights and activations.
 //!
-//! Before anything was measured the three numbers are estimates with a wide interval. Runs of `metier bench` know what was really
-//! used at most, and give numbers and an interval that graphs which were left out have tested. A request for a cluster is made from the upper end.
+//! Without measurements the three numbers are estimates with a wide interval. `metier bench`
+//! measures peak memory; the numbers and the interval are then fitted and validated on held-out
+//! graphs. Memory requests for a cluster use the upper end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,27 +24,27 @@ use super::conditions::InferenceConditions;
 use super::{COVERAGE, LatencyError, LatencyPredictor, RUNTIME_BYTES};
 use crate::lifecycle::{self, PredictorScope, UnseenPredictions, standing};
 
-/// What `kind` says in the record of such a predictor, and under which trials are kept.
+/// The record's `kind`, also of its trials.
 pub const KIND: &str = "memory";
-/// The schema of its file.
+/// Schema of the predictor's file.
 pub const SCHEMA: &str = "metier.memory/1";
-/// Fewest graphs that a law comes from.
+/// Fewest graphs for a fit.
 const MIN_GRAPHS: usize = 4;
-/// Bytes for each byte of weights and of activations, where nothing was measured; and the most.
+/// Default coefficients without measurements, and their upper limit.
 const GUESSED_COEFFICIENTS: [f64; 3] = [RUNTIME_BYTES, 1.2, 1.3];
 const MAX_COEFFICIENTS: [f64; 3] = [RUNTIME_BYTES, 2.5, 3.0];
-/// Bytes up to which a size counts as seen.
+/// Sizes up to this many bytes always count as seen.
 const SMALL_BYTES: f64 = 1e6;
 
-/// A graph that was measured.
+/// A measured graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct MemorySample {
     name: String,
     runtime: String,
-    /// Bytes of weights and of activations.
+    /// Bytes of weights, then of activations.
     weights: f64,
     alive: f64,
-    /// What was used at most.
+    /// Peak memory.
     bytes: f64,
 }
 
@@ -52,25 +54,25 @@ impl MemorySample {
     }
 }
 
-/// The file of a predictor.
+/// File of a predictor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPredictor {
     /// `metier.memory/1`.
     pub schema: String,
-    /// Where it was learned.
+    /// Device of the training data.
     pub device: DeviceRef,
-    /// The runtime that it knows.
+    /// Runtime of the training data.
     pub runtime: String,
-    /// Bytes for the runtime, for each byte of weights, for each byte of activations; none below 0.
+    /// Bytes for the runtime, per byte of weights, per byte of activations; all non-negative.
     pub coefficients: [f64; 3],
-    /// Errors on graphs that were left out, on the logarithm.
+    /// Held-out errors on the logarithm.
     pub calibration: ConformalCalibration,
-    /// Largest weights and activations that were seen, in bytes.
+    /// Largest weights and activations in training, in bytes.
     pub largest: [f64; 2],
 }
 
 impl MemoryPredictor {
-    /// Reads a file, checked.
+    /// Reads and checks a file.
     pub fn read(id: &ContentDigest, bytes: &[u8]) -> Result<Self, lifecycle::LifecycleError> {
         let wrong = |why: String| lifecycle::LifecycleError::unusable(id, why);
         let law: Self = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
@@ -86,7 +88,7 @@ fn sum(coefficients: &[f64; 3], basis: &[f64; 3]) -> f64 {
     coefficients.iter().zip(basis).map(|(a, b)| a * b).sum()
 }
 
-/// Weights, and what is alive at one moment; whether the latter is known.
+/// Bytes of weights and of simultaneously live activations, and whether the latter are known.
 fn memory_needs(graph: &GraphAnalysis) -> (f64, f64, bool) {
     let weights = graph.weight_bytes.0 as f64;
     let largest =
@@ -96,7 +98,8 @@ fn memory_needs(graph: &GraphAnalysis) -> (f64, f64, bool) {
 }
 
 impl LatencyPredictor {
-    /// How much memory running it needs. A law of its runtime, from whatever device, goes before estimates.
+    /// Predicts peak memory. A fitted model of the runtime, from any device, has precedence over
+    /// estimates.
     pub fn memory(
         &self,
         graph: &GraphAnalysis,
@@ -106,7 +109,7 @@ impl LatencyPredictor {
         let (weights, alive, is_known) = memory_needs(graph);
         let basis = [1.0, weights, alive];
         let of = format!(
-            "{} of weights, at most {} of activations at one moment, and the runtime itself",
+            "{} of weights, at most {} of live activations, and the runtime itself",
             graph.weight_bytes,
             Bytes(alive as u64)
         );
@@ -114,7 +117,8 @@ impl LatencyPredictor {
         if let Some((id, law)) = law
             && let Some(reach) = law.calibration.interval_factor(COVERAGE)
         {
-            // Graphs of a few kilobytes say nothing of what hundreds of megabytes take: beyond what was seen the estimates go on.
+            // Graphs of a few kilobytes do not determine coefficients for hundreds of megabytes:
+            // beyond twice the largest training size the estimates are used.
             let reached = |at: usize| basis[at + 1].min(2.0 * law.largest[at].max(SMALL_BYTES));
             let seen = [1.0, reached(0), reached(1)];
             let beyond = [0.0, weights - seen[1], alive - seen[2]];
@@ -145,7 +149,7 @@ impl LatencyPredictor {
     }
 }
 
-/// Keeps what a run used at most, for learning.
+/// Stores the peak memory of a run as a trial.
 pub(super) fn record_memory_trial(
     store: &RecordStore,
     run: &Run,
@@ -153,7 +157,7 @@ pub(super) fn record_memory_trial(
     name: &str,
 ) -> Result<(), LatencyError> {
     let (weights, alive, is_known) = memory_needs(graph);
-    // Of one process exactly, without the page cache that the whole group is charged for.
+    // Peak memory of the process, without the page cache charged to the whole cgroup.
     let used = run.memory.peak_process_bytes.or(run.summary.peak_memory_bytes);
     let (Some(used), true, Some(of)) = (used, is_known, &run.context.graph) else { return Ok(()) };
     let seen = MemorySample {
@@ -165,7 +169,7 @@ pub(super) fn record_memory_trial(
     };
     let shapes: Vec<String> = of.shapes.iter().map(|(name, sizes)| format!("{name}{sizes:?}")).collect();
     let shapes = metier_store::digest::digest_bytes(shapes.join(" ").as_bytes());
-    // Many graphs are called `model`.
+    // Many graphs are named `model`, so the key contains the digest.
     let key = format!("{name}/{}/{}/t{}/{}", of.digest.short(), of.runtime, of.threads, shapes.short());
     let unkept =
         |error: serde_json::Error| LatencyError::Trial { name: name.to_string(), why: error.to_string() };
@@ -174,7 +178,7 @@ pub(super) fn record_memory_trial(
 }
 
 fn learn(rows: &[&MemorySample]) -> [f64; 3] {
-    // Each graph counts alike, however many of its shapes were measured.
+    // Each graph counts alike, whatever its number of measured shapes.
     let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
     rows.iter().for_each(|row| *sizes.entry(&row.name).or_default() += 1.0);
     let bases: Vec<[f64; 3]> = rows.iter().map(|row| row.basis()).collect();
@@ -197,7 +201,8 @@ fn memory_samples(
     Ok(read.filter(|seen| seen.runtime == runtime && seen.bytes > 0.0).collect())
 }
 
-/// Learns from the runs of a device, and keeps what is better than the estimates on graphs that were left out. `None` where there are too few graphs.
+/// Fits on a device's runs and stores the model if it beats the estimates on held-out graphs.
+/// `None` with too few graphs.
 pub fn fit(store: &RecordStore, device: &Device, runtime: &str) -> Result<Option<Predictor>, LatencyError> {
     let all = memory_samples(store, &device.id, runtime)?;
     let names: BTreeSet<&str> = all.iter().map(|seen| seen.name.as_str()).collect();
@@ -258,23 +263,23 @@ pub fn fit(store: &RecordStore, device: &Device, runtime: &str) -> Result<Option
     let standing = record.standing;
     standing::set_standing(&mut record, standing, &because);
     standing::install(store, &record, &bytes, &format!("{id} has learned from more runs"))?;
-    // It has learned from the same runs and more, so that the older one is no better than it.
+    // The new model includes the data of the old one, so it replaces it without a comparison.
     let scope = PredictorScope::of(&record);
     scope.demote_others(store, &id, &format!("{id} has learned from more runs"))?;
     scope.prune(store)?;
     Ok(Some(record))
 }
 
-/// The name of what is answered before anything was measured, among the baselines.
+/// Name of the estimate without measurements, among the baselines.
 pub(super) const ESTIMATE_BASELINE: &str = "estimate from weights and activations";
 
-/// One graph as a law that has not seen it says, and as the estimates do.
+/// Held-out prediction and estimate for one graph.
 struct HeldOutMemory {
     unseen: CalibrationRow,
     measured: f64,
     predicted: f64,
     guessed: f64,
-    /// Upper ends: of the estimate, and of an interval that has not seen the graph.
+    /// Upper ends: of the estimate, and of the held-out interval.
     most: f64,
     upper: f64,
 }
@@ -365,14 +370,14 @@ mod tests {
             let graph = graph(&place, number);
             let prediction = latency.memory(&graph, &InferenceConditions::default()).unwrap();
             assert_eq!(prediction.predictor(), record.id);
-            // What is larger than all that was seen is estimated in part.
+            // Sizes beyond the training range are estimated in part.
             let is_near = (prediction.value() / truth(&graph) - 1.0).abs() < 0.05;
             assert!(is_near || !prediction.in_range(), "{prediction:?} {}", truth(&graph));
             near += u64::from(is_near);
             inside += u64::from(prediction.interval().high() >= truth(&graph));
         }
         assert!(inside >= count - 3 && near >= count - 3, "{inside} {near}");
-        // One that is far larger than all of them needs at least its weights, whatever the small ones used.
+        // A much larger graph needs at least its weights, whatever the small graphs used.
         let mut large = graph(&place, 1);
         large.weight_bytes = Bytes(600_000_000);
         let prediction = latency.memory(&large, &InferenceConditions::default()).unwrap();
@@ -381,10 +386,10 @@ mod tests {
             "{prediction:?}"
         );
         assert!(prediction.value() >= 600e6 && prediction.interval().high() >= 1.2e9, "{prediction:?}");
-        // Of another runtime nothing is known.
+        // No model exists for another runtime.
         let other =
             InferenceConditions { runtime: "onnxruntime".to_string(), ..InferenceConditions::default() };
-        let told = latency.memory(&graph(&place, 1), &other).unwrap();
-        assert!(told.reason().contains("nothing was measured"), "{told:?}");
+        let prediction = latency.memory(&graph(&place, 1), &other).unwrap();
+        assert!(prediction.reason().contains("nothing was measured"), "{prediction:?}");
     }
 }

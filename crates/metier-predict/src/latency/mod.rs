@@ -1,12 +1,11 @@
-//! How long a graph takes on a device: predicted, with an interval and the reason.
+//! Predicts the inference time of a graph on a device, with an interval and a reason.
 //!
-//! [`operator_features`] says what a runtime really does for a graph; [`passport_estimate`] answers from a device's
-//! passport alone; a predictor that was [`learned_predictor`] on the device answers better, and one that was
-//! learned elsewhere is carried over. [`trial`] makes what is learned from, [`run_trials`] takes what was
-//! measured anyway, [`fit`] learns, and [`retrain`] does so again when there is something new;
-//! [`memory`] is about how much of that a graph needs. [`LatencyPredictor`] is where everybody asks: the
-//! command line, the doors, placement. It holds the predictors that are in use, is cheap to share
-//! between threads, and the same question has the same answer.
+//! [`operator_features`] computes the operators that a runtime executes. [`passport_estimate`]
+//! predicts from a device's passport alone. A [`learned_predictor`] trained on the device is
+//! better; one trained elsewhere is transferred. [`trial`] makes training data, [`run_trials`]
+//! imports measured runs, [`fit`] trains, [`retrain`] repeats that for new data, and [`memory`]
+//! predicts memory. [`LatencyPredictor`] is the common entry point for command line, HTTP API and
+//! placement. It holds the predictors in use, is cheap to share between threads, and deterministic.
 
 pub mod compare_predictors;
 pub mod conditions;
@@ -50,12 +49,12 @@ use passport_estimate::{AcceleratorSpeed, DeviceSpeeds};
 pub use soprano_counts::SopranoCounts;
 use trial::record::{self, TrialRecord};
 
-/// The coverage that all intervals plan.
+/// Coverage of all intervals.
 pub const COVERAGE: f64 = 0.9;
-/// What a runtime needs before it has a graph.
+/// Memory of a runtime without a graph.
 const RUNTIME_BYTES: f64 = 16e6;
 
-/// Who says how long a graph takes.
+/// Predicts inference times.
 #[derive(Debug, Clone)]
 pub struct LatencyPredictor {
     passport: ContentDigest,
@@ -63,34 +62,34 @@ pub struct LatencyPredictor {
     memory: Arc<Vec<(ContentDigest, memory::MemoryPredictor)>>,
 }
 
-/// What one answer is made of.
+/// Components of one prediction.
 struct GraphEstimate {
     steps: Vec<OperatorStep>,
-    /// Seconds of each step, all turns.
+    /// Seconds of each step over all iterations.
     times: Vec<f64>,
-    /// Factors to below and to above.
+    /// Interval factors below and above.
     factors: (f64, f64),
     in_range: bool,
     predictor: ContentDigest,
-    /// Where it comes from, in words.
+    /// Description of the data source.
     source: String,
 }
 
-/// The predicted time of one operator.
+/// Predicted time of one operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PredictedOperatorTime {
-    /// Its place among the graph's operators.
+    /// Index of the operator in the graph.
     pub operator: usize,
-    /// All its turns together.
+    /// Seconds over all iterations.
     pub seconds: Seconds,
-    /// Share of the whole.
+    /// Share of the graph's time.
     pub share: Ratio,
-    /// The operator that does it in passing, where one does.
+    /// The operator that this one is fused into, if any.
     pub within: Option<usize>,
 }
 
 impl LatencyPredictor {
-    /// With the predictors that are in use.
+    /// Loads the predictors in use.
     pub fn open(store: &RecordStore) -> Result<Self, LatencyError> {
         let read = standing::read_in_use(store, KIND, LatencyPredictorFile::read)?.into_iter();
         let mut all: Vec<LearnedPredictor> =
@@ -106,7 +105,7 @@ impl LatencyPredictor {
         Self { passport: passport_estimate::id(), learned: Arc::default(), memory: Arc::default() }
     }
 
-    /// How long one inference takes.
+    /// Predicts the time of one inference.
     pub fn graph(
         &self,
         graph: &GraphAnalysis,
@@ -121,7 +120,7 @@ impl LatencyPredictor {
         Ok(Prediction::new(sum, "seconds", interval, estimate.predictor, estimate.in_range, because)?)
     }
 
-    /// How long each operator takes.
+    /// Predicts the time of each operator.
     pub fn operators(
         &self,
         graph: &GraphAnalysis,
@@ -151,7 +150,7 @@ impl LatencyPredictor {
         Ok(all)
     }
 
-    /// Predictors that were not learned for a device and runtime, those first that know most of it.
+    /// Predictors trained for other devices or runtimes, the best informed first.
     fn nearest(&self, passport: &Passport, runtime: &str) -> Vec<&LearnedPredictor> {
         let graphs = |predictor: &LearnedPredictor| {
             predictor.transfer_to(passport, runtime).map_or(0, |moved| moved.graphs)
@@ -160,10 +159,13 @@ impl LatencyPredictor {
         let mut all: Vec<&LearnedPredictor> = self
             .learned
             .iter()
-            // Another device and another runtime, and nothing measured: a passport says as much.
-            .filter(|one| graphs(one) > 0 || is_alike(one) || one.is_of(passport))
+            // With another device, another runtime and no measured graphs, a transfer is no better
+            // than the passport estimate.
+            .filter(|candidate| graphs(candidate) > 0 || is_alike(candidate) || candidate.is_of(passport))
             .collect();
-        all.sort_by_key(|one| (Reverse(graphs(one)), !is_alike(one), !one.is_of(passport)));
+        all.sort_by_key(|candidate| {
+            (Reverse(graphs(candidate)), !is_alike(candidate), !candidate.is_of(passport))
+        });
         all
     }
 
@@ -184,8 +186,10 @@ impl LatencyPredictor {
             let mut source =
                 format!("learned from {} timed graphs on {}", learned_predictor.file.law.rows, passport.name);
             if !answer.in_range {
-                source
-                    .push_str(&format!("; {:.0} % of the time is like what was seen", 100.0 * answer.inside));
+                source.push_str(&format!(
+                    "; {:.0} % of the time is within the training range",
+                    100.0 * answer.inside
+                ));
                 if !answer.unseen.is_empty() {
                     let few: Vec<&str> = answer.unseen.iter().take(4).map(String::as_str).collect();
                     source.push_str(&format!(", never seen: {}", few.join(", ")));
@@ -201,16 +205,17 @@ impl LatencyPredictor {
                 source,
             });
         }
-        for one in self.nearest(passport, &conditions.runtime) {
-            let Some(answer) = one.predict_transferred(&steps, conditions, passport, precision)? else {
+        for learned in self.nearest(passport, &conditions.runtime) {
+            let Some(answer) = learned.predict_transferred(&steps, conditions, passport, precision)? else {
                 continue;
             };
-            let source = one.transfer_source(passport, &conditions.runtime);
+            let source = learned.transfer_source(passport, &conditions.runtime);
             let (factors, in_range) = ((answer.factor, answer.factor), answer.in_range);
             let estimate =
-                GraphEstimate { steps, times: answer.each, factors, in_range, predictor: one.id, source };
-            // What was timed on the device was timed on its processor.
-            let is_timed = one.is_of(passport) || one.transfer_to(passport, &conditions.runtime).is_some();
+                GraphEstimate { steps, times: answer.each, factors, in_range, predictor: learned.id, source };
+            // Measurements on the device are of its processor.
+            let is_timed =
+                learned.is_of(passport) || learned.transfer_to(passport, &conditions.runtime).is_some();
             return Ok(if is_timed {
                 estimate
             } else {
@@ -242,8 +247,8 @@ impl LatencyPredictor {
     }
 }
 
-/// The same where the device has an accelerator that is taken to be faster: its time, and an
-/// interval that reaches from it to what the processor alone would take.
+/// The prediction for a device with a faster accelerator: the accelerator's time, with an interval
+/// up to the time on the processor alone.
 fn accelerated(
     estimate: GraphEstimate,
     passport: &Passport,
@@ -275,7 +280,7 @@ fn accelerated(
     GraphEstimate { times, factors, in_range: false, source, ..estimate }
 }
 
-/// Says that an accelerator was reckoned with, and what the processor alone would take.
+/// Adds to the source that an accelerator was assumed, and the time on the processor alone.
 fn accelerator_note(source: &str, accelerator: &AcceleratorSpeed, alone: f64) -> String {
     format!(
         "on its accelerator ({}) by what the passport states, if the runtime uses it: else {} on the processor, {source}",
@@ -284,7 +289,7 @@ fn accelerator_note(source: &str, accelerator: &AcceleratorSpeed, alone: f64) ->
     )
 }
 
-/// What few graphs that were timed on other devices, or in the other runtime, say of them.
+/// Fits transfers from graphs timed on other devices, or in the other runtime.
 fn load_transfers(store: &RecordStore, all: &mut [LearnedPredictor]) -> Result<(), LatencyError> {
     for device in store.devices()? {
         let has_own = |runtime: &str| {
@@ -293,7 +298,7 @@ fn load_transfers(store: &RecordStore, all: &mut [LearnedPredictor]) -> Result<(
             })
         };
         let strange: Vec<&str> = [RTEN, ONNX_RUNTIME].into_iter().filter(|name| !has_own(name)).collect();
-        // Thousands of trials may have taught the device's own predictor: those are not read.
+        // The device's own predictor may have thousands of trials; they are not read.
         let mut trials = store.trials(&device.id, record::KIND)?;
         trials.retain(|trial| strange.iter().any(|runtime| record::is_of_runtime(&trial.key, runtime)));
         let records = TrialRecord::join(&trials);
@@ -308,12 +313,12 @@ fn load_transfers(store: &RecordStore, all: &mut [LearnedPredictor]) -> Result<(
                     let usable = records.iter().filter(|record| {
                         record.runtime == runtime && !record.is_trial && record.pressure.is_idle() == is_idle
                     });
-                    let told = |record: &TrialRecord| {
+                    let sample_of = |record: &TrialRecord| {
                         Some((record.name.clone(), predictor.transfer_sample(record, &passport)?))
                     };
-                    usable.filter_map(told).collect()
+                    usable.filter_map(sample_of).collect()
                 };
-                // What ran beside others says less, and more than nothing.
+                // Runs with co-runners are weaker evidence, used only if idle runs are missing.
                 let idle = of(true);
                 let is_busy = idle.is_empty();
                 let measured = if is_busy { of(false) } else { idle };
@@ -329,7 +334,7 @@ fn load_transfers(store: &RecordStore, all: &mut [LearnedPredictor]) -> Result<(
     Ok(())
 }
 
-/// A passport of a device of which nothing was measured or specified.
+/// A passport of a device without measurements or specifications.
 pub fn unmeasured(device: Device) -> Passport {
     Passport {
         made: UtcTimestamp::UNIX_EPOCH,
@@ -337,13 +342,13 @@ pub fn unmeasured(device: Device) -> Passport {
     }
 }
 
-/// What most of the graph is computed in.
+/// The precision of most of the graph's work.
 fn precision(graph: &GraphAnalysis) -> NumberPrecision {
-    let by_adds = |wanted: fn(DataType) -> bool| -> u64 {
+    let by_adds = |is_counted: fn(DataType) -> bool| -> u64 {
         let of = graph
             .operators
             .iter()
-            .filter(|cost| cost.inputs.first().and_then(|value| value.data_type).is_some_and(wanted));
+            .filter(|cost| cost.inputs.first().and_then(|value| value.data_type).is_some_and(is_counted));
         of.filter_map(|cost| cost.multiply_adds?.checked_mul(cost.turns)).fold(0, u64::saturating_add)
     };
     let small = by_adds(|kind| matches!(kind, DataType::Int8 | DataType::Uint8));
@@ -358,7 +363,7 @@ fn precision(graph: &GraphAnalysis) -> NumberPrecision {
     }
 }
 
-/// The reason in a sentence: what costs most, and where the figures come from.
+/// The reason as a sentence: the most expensive operators, and the data source.
 fn because_of(estimate: &GraphEstimate, graph: &GraphAnalysis) -> String {
     let sum: f64 = estimate.times.iter().sum();
     let mut families: BTreeMap<&str, f64> = BTreeMap::new();
@@ -376,7 +381,7 @@ fn because_of(estimate: &GraphEstimate, graph: &GraphAnalysis) -> String {
     )
 }
 
-/// A count as people read it.
+/// A count with SI prefix.
 fn format_count(count: f64) -> String {
     let steps = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     match steps.into_iter().find(|(step, _)| count >= *step) {

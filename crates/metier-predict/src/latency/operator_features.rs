@@ -1,7 +1,7 @@
-//! What a runtime really does for a graph: operators that it runs, with what each has to do.
+//! Computes the operators that a runtime executes for a graph, and their features.
 //!
-//! A step is one operator as a runtime runs it, together with those that it does in passing (`fuse`). Its *basis* are
-//! counts that its time is about proportional to, its *features* what the rest may depend on.
+//! A step is one operator as executed, with the operators fused into it (`fuse`). Its *basis* are
+//! counts that its time is roughly proportional to; its *features* are further inputs of the model.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,15 @@ use super::error::LatencyError;
 use super::family::OperatorFamily;
 use super::operator_fusion;
 
-/// Raised whenever counts, made-up networks or the way of timing change: what was timed before is then not learned from, and what was learned from it not asked.
+/// Increment when counts, generated networks or the timing method change: older trials are then
+/// excluded from training, and older predictors are not used.
 pub const FEATURE_VERSION: u32 = 3;
 
-/// Names of the counts that a step's time is about proportional to.
+/// Names of the basis counts.
 pub const LINEAR_FEATURES: [&str; 9] =
     ["one", "work", "left", "right", "made", "pieces", "turned", "beyond-cache", "from-afar"];
 
-/// Names of what the rest may depend on.
+/// Names of the features.
 pub const TREE_FEATURES: [&str; 31] = [
     "kind",
     "work",
@@ -56,35 +57,36 @@ pub const TREE_FEATURES: [&str; 31] = [
 
 pub const FEATURE_COUNT: usize = TREE_FEATURES.len();
 
-/// Where the counts and features are that are told by what is around a step; the threads come last.
+/// Indices of the counts and features that depend on neighbouring steps; the threads come last.
 const WEIGHTS_OUTSIDE_CACHE: usize = LINEAR_FEATURES.len() - 1;
 const BYTES_BETWEEN: usize = FEATURE_COUNT - 3;
 
-/// One operator as it is run.
+/// One operator as executed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperatorStep {
-    /// Which of the graph's operators it is.
+    /// Index of the operator in the graph.
     pub operator: usize,
-    /// Operators that are done in passing.
+    /// Operators fused into it.
     pub absorbed: Vec<usize>,
     pub family: OperatorFamily,
-    /// Its kind; a fused one has the name of what came of it.
+    /// Operator kind; a fused operator has the name of the result.
     pub kind: String,
-    /// How often it runs.
+    /// Number of iterations.
     pub turns: u64,
-    /// Multiply-adds of one turn.
+    /// Multiply-adds per iteration.
     pub multiply_adds: f64,
-    /// Bytes that one turn reads and writes.
+    /// Bytes read and written per iteration.
     pub bytes: f64,
-    /// Bytes of weights that one turn reads.
+    /// Bytes of weights read per iteration.
     pub weight_bytes: f64,
     /// See [`LINEAR_FEATURES`].
     pub basis: [f64; LINEAR_FEATURES.len()],
-    /// See [`TREE_FEATURES`]; the last is set when the number of threads is known.
+    /// See [`TREE_FEATURES`]; the last is set once the number of threads is known.
     pub features: [f64; FEATURE_COUNT],
 }
 
-/// The steps of a graph in a runtime; the operators that the runtime leaves out or does in passing are in none or beside another.
+/// The steps of a graph in a runtime. Operators that the runtime removes have no step; fused ones
+/// belong to another step.
 pub fn steps(graph: &GraphAnalysis, runtime: &str) -> Result<Vec<OperatorStep>, LatencyError> {
     let open: Vec<&OperatorCost> = graph
         .operators
@@ -105,8 +107,9 @@ pub fn steps(graph: &GraphAnalysis, runtime: &str) -> Result<Vec<OperatorStep>, 
     Ok(steps)
 }
 
-/// Says of each step where its weights are when they are wanted again: those of a loop's body in the next turn, others in the next inference. What was read and
-/// written meanwhile has taken their place in a cache, as far as it is large enough.
+/// Determines for each step where its weights are before their next use: in the next iteration for
+/// a loop body, else in the next inference. Data read and written in between evicts them from
+/// caches that are too small.
 fn place_weights(steps: &mut [OperatorStep], operators: &[OperatorCost]) {
     let mut bodies: BTreeMap<(&str, u64), (f64, f64)> = BTreeMap::new();
     let body = |step: &OperatorStep| (operators[step.operator].inside.as_str(), step.turns);
@@ -118,7 +121,8 @@ fn place_weights(steps: &mut [OperatorStep], operators: &[OperatorCost]) {
     let whole = bodies.values().fold((0.0, 0.0), |all: (f64, f64), one| (all.0 + one.0, all.1.max(one.1)));
     for step in steps {
         let (inside, turns) = body(step);
-        // A branch or a function in a loop's body belongs to it: its place begins with that of the loop.
+        // A branch or function inside a loop body belongs to the loop: its path starts with the
+        // loop's.
         let is_own = |other: &str| other.starts_with(inside) || inside.starts_with(other);
         let own = || bodies.iter().filter(|((other, often), _)| *often == turns && is_own(other));
         let (weights, others) = match turns {
@@ -135,7 +139,7 @@ fn place_weights(steps: &mut [OperatorStep], operators: &[OperatorCost]) {
 }
 
 impl OperatorFamily {
-    /// Whether an operator of open size may be taken for a small one.
+    /// Whether an operator of unknown size may be assumed small.
     fn is_small(self) -> bool {
         !matches!(
             self,
@@ -149,18 +153,18 @@ impl OperatorFamily {
     }
 }
 
-/// The dimensions of a value; those that are not known count one.
+/// Dimensions of a value; unknown ones count as 1.
 pub fn dims(value: Option<&ValueDescription>) -> Vec<f64> {
     let shape = value.and_then(|value| value.shape.as_ref());
     shape.map(|shape| shape.iter().map(|size| size.unwrap_or(1) as f64).collect()).unwrap_or_default()
 }
 
-/// How many elements a value of these dimensions has.
+/// Number of elements.
 pub fn count(dims: &[f64]) -> f64 {
     dims.iter().product()
 }
 
-/// So many products of matrices: `rows × depth` times `depth × columns`.
+/// A batch of matrix products: `rows × depth` times `depth × columns`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct MatrixProduct {
     times: f64,
@@ -169,13 +173,14 @@ struct MatrixProduct {
     columns: f64,
 }
 
-/// Tiles that registers hold, and how deep a block is; of the runtimes' kernels for wide vectors. Others differ, which the learned part evens out.
+/// Register tile and block depth of the runtimes' kernels for wide vectors. Other kernels differ;
+/// the trained model corrects for that.
 const TILE_ROWS: f64 = 6.0;
 const TILE_COLUMNS: f64 = 32.0;
 const BLOCK_DEPTH: f64 = 256.0;
-/// Bytes from which on a step does not stay in a core's own cache.
+/// Data larger than this does not fit into a core's private cache.
 const OWN_CACHE_BYTES: f64 = (1u64 << 20) as f64;
-/// Bytes that stay in no cache: what is between is in a larger one in part.
+/// Data larger than this fits into no cache; data in between partly fits into a shared one.
 const ALL_CACHES_BYTES: f64 = (32u64 << 20) as f64;
 
 fn step(operators: &[OperatorCost], plan: operator_fusion::FusedOperator) -> OperatorStep {
@@ -187,7 +192,7 @@ fn step(operators: &[OperatorCost], plan: operator_fusion::FusedOperator) -> Ope
     let input = dims(cost.inputs.first());
     let made: f64 = cost.outputs.iter().map(|value| count(&dims(Some(value)))).sum();
     let written = cost.written_bytes.map_or(0.0, |bytes| bytes.0 as f64);
-    // What is only looked into is not read as a whole.
+    // Inputs that are only indexed are not read completely.
     let most = match plan.kind.as_str() {
         "Gather" | "GatherElements" | "GatherND" | "Slice" => 2.0 * written,
         "Shape" | "Size" => 0.0,
@@ -195,7 +200,8 @@ fn step(operators: &[OperatorCost], plan: operator_fusion::FusedOperator) -> Ope
     };
     let read = cost.read_bytes.map_or(0.0, |bytes| bytes.0 as f64).min(most);
     let mut weights = cost.weight_bytes.map_or(0.0, |bytes| bytes.0 as f64).min(read);
-    // Some exporters carry the weights of a loop along as a state: what a product multiplies by comes again in every turn.
+    // Some exporters pass a loop's weights as loop state; the right side of a product is then
+    // reused in every iteration.
     if weights == 0.0 && cost.turns > 1 && cost.kind == "MatMul" {
         let right = dims(cost.inputs.get(1));
         weights = if right.len() == 2 { 4.0 * count(&right) } else { 0.0 };
@@ -247,7 +253,8 @@ fn step(operators: &[OperatorCost], plan: operator_fusion::FusedOperator) -> Ope
     let turned = transposed_sides(operators, cost, &plan.absorbed);
     let basis = match (family, product) {
         (OperatorFamily::ConvDepth, _) => {
-            // A loop along each row of the output for each element of the window: neighbours are taken together, those apart one by one. What lies in the padding is left out.
+            // The kernel loops along each output row for each window element. Neighbouring inputs
+            // use vectors, strided ones are scalar. Elements in the padding are left out.
             let (loops, adds) =
                 unpadded_work(cost, &window, &out, &input).unwrap_or((made / last * window_size, adds));
             let (near, apart) = if across == 1.0 { (adds, 0.0) } else { (0.0, adds) };
@@ -255,7 +262,7 @@ fn step(operators: &[OperatorCost], plan: operator_fusion::FusedOperator) -> Ope
         }
         (OperatorFamily::Recurrent, _) => recurrent(cost, &input, made),
         (_, Some(MatrixProduct { times, rows, depth, columns })) => {
-            // The right side is packed line by line, or value by value where its lines lie across.
+            // The right side is packed by rows, or element by element if it is transposed.
             let right = times * depth * up(columns, TILE_COLUMNS);
             let (right, across) = if turned.right { (0.0, right) } else { (right, 0.0) };
             [
@@ -270,13 +277,13 @@ fn step(operators: &[OperatorCost], plan: operator_fusion::FusedOperator) -> Ope
             ]
         }
         (OperatorFamily::Pool, _) => [1.0, made * window_size, read, 0.0, made, made / last, 0.0, beyond],
-        // Nothing is copied where nobody else wants the values.
+        // No copy is made if the input has no other consumer.
         (OperatorFamily::View, _) if plan.is_own || matches!(plan.kind.as_str(), "Shape" | "Size") => {
             [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
         }
         _ => {
             let taken: f64 = input.iter().product::<f64>().max(0.0);
-            // Where nothing stays in a row, a loop goes along the last axis of what is made.
+            // Without contiguous runs, the loop follows the last axis of the output.
             let run = if plan.kind == "Transpose" { run.max(last) } else { run };
             [1.0, made, read - weights, weights, taken, (made.max(taken)) / run.max(1.0), 0.0, beyond]
         }
@@ -330,7 +337,7 @@ fn step(operators: &[OperatorCost], plan: operator_fusion::FusedOperator) -> Ope
     }
 }
 
-/// The products of matrices that an operator is.
+/// The matrix products of an operator.
 fn product(
     cost: &OperatorCost,
     family: OperatorFamily,
@@ -347,7 +354,8 @@ fn product(
             Some(MatrixProduct { times: batch * group, rows: channels / group, depth, columns })
         }
         OperatorFamily::ConvTranspose => {
-            // Weights are input channels × output channels × window: the product makes patches that are added up.
+            // Weights are input channels × output channels × window: the product computes patches
+            // that are then summed.
             let depth = *kernel.first()?;
             let rows = count(kernel.get(1..)?);
             let columns = count(input.get(2..)?);
@@ -364,7 +372,7 @@ fn product(
             let elements = count(out);
             let depth = cost.multiply_adds? as f64 / elements.max(1.0);
             let batch = elements / (rows * columns).max(1.0);
-            // With weights for all of a batch it is one product of more rows.
+            // With weights shared by the batch it is one product with more rows.
             let is_flat = cost.inputs.get(1).is_some_and(|value| dims(Some(value)).len() <= 2);
             if is_flat {
                 return Some(MatrixProduct { times: 1.0, rows: rows * batch, depth, columns });
@@ -375,7 +383,8 @@ fn product(
     }
 }
 
-/// Counts of a network that goes through a sequence: what is taken is multiplied for all steps at once, the state step by step.
+/// Counts of a recurrent operator: the input is multiplied for all time steps at once, the state
+/// step by step.
 fn recurrent(cost: &OperatorCost, input: &[f64], made: f64) -> [f64; WEIGHTS_OUTSIDE_CACHE] {
     let state = dims(cost.inputs.get(2));
     let size = |dims: &[f64], at: usize| dims.get(at).copied().unwrap_or(1.0);
@@ -395,17 +404,18 @@ fn recurrent(cost: &OperatorCost, input: &[f64], made: f64) -> [f64; WEIGHTS_OUT
     ]
 }
 
-/// Loops and multiply-adds of a convolution of each channel that do not lie in the padding: of an image of few rows that is much less than all.
+/// Loops and multiply-adds of a depthwise convolution outside the padding; for images with few rows
+/// far fewer than the total.
 fn unpadded_work(cost: &OperatorCost, window: &[f64], out: &[f64], input: &[f64]) -> Option<(f64, f64)> {
     let at = |name: &str, axis: usize| {
         cost.attributes.get(name).and_then(|values| values.get(axis)).map(|value| *value as f64)
     };
-    // Of one axis: pairs of an output and an element of the window whose input is there.
+    // Pairs along one axis of an output and a window element whose input exists.
     let pairs = |axis: usize| {
         let (size, out, input) = (*window.get(axis)?, *out.get(axis + 2)?, *input.get(axis + 2)?);
         let stride = at("strides", axis).unwrap_or(1.0).max(1.0);
         let dilation = at("dilations", axis).unwrap_or(1.0);
-        // Where pads are not stated, as many as are missing, shared by both ends.
+        // Without explicit pads the missing ones are split between both ends.
         let missing = ((out - 1.0) * stride + (size - 1.0) * dilation + 1.0 - input).max(0.0);
         let pad = at("pads", axis).unwrap_or((missing / 2.0).floor());
         let reach = |element: u64| {
@@ -426,10 +436,10 @@ fn unpadded_work(cost: &OperatorCost, window: &[f64], out: &[f64], input: &[f64]
     }
 }
 
-/// Longest side of a window that is gone through.
+/// Largest window side that is enumerated.
 const MAX_WINDOW_SIDE: f64 = 1024.0;
 
-/// Which sides of a product lie across: their lines are columns in memory.
+/// Sides of a product that are transposed: their rows are columns in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct TransposedSides {
     left: bool,
@@ -439,7 +449,7 @@ struct TransposedSides {
 fn transposed_sides(operators: &[OperatorCost], cost: &OperatorCost, absorbed: &[usize]) -> TransposedSides {
     let is_set =
         |name: &str| cost.attributes.get(name).and_then(|value| value.first()).is_some_and(|is| *is != 0);
-    // A turn of the axes that is done in passing: what was next to each other is one below the other now.
+    // A fused transpose that moves the contiguous axis makes a side strided.
     let is_turned = |side: usize| {
         let Some(value) = cost.inputs.get(side) else { return false };
         let made = |at: &&usize| operators[**at].outputs.first().is_some_and(|made| made.name == value.name);
@@ -454,7 +464,7 @@ fn transposed_sides(operators: &[OperatorCost], cost: &OperatorCost, absorbed: &
     TransposedSides { left: is_set("transA") != is_turned(0), right: is_set("transB") != is_turned(1) }
 }
 
-/// Elements between values that an inner loop takes one after the other; 0 where they are neighbours.
+/// Stride in elements of the inner loop; 0 for contiguous values.
 fn element_stride(cost: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
     let behind = |axis: usize| input.get(axis + 1..).map_or(1.0, count);
     let axis = match cost.kind.as_str() {
@@ -475,12 +485,13 @@ fn element_stride(cost: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
     }
 }
 
-/// How often the distance in bytes can be halved, up to a page: values so far apart share the same few places of a cache.
+/// Number of factors of two in the stride in bytes, up to a page: such strides map to few cache
+/// sets.
 fn power_of_two(apart: f64) -> f64 {
     if apart < 1.0 { 0.0 } else { (apart as u64).saturating_mul(4).trailing_zeros().min(12).into() }
 }
 
-/// The axes that a reduction goes along, ascending; told by the sizes where they are an input.
+/// Axes of a reduction in ascending order; inferred from the shapes if they are an input.
 fn reduced(cost: &OperatorCost, out: &[f64], input: &[f64]) -> Vec<usize> {
     let rank = input.len();
     let mut axes: Vec<usize> = match cost.attributes.get("axes") {
@@ -488,7 +499,7 @@ fn reduced(cost: &OperatorCost, out: &[f64], input: &[f64]) -> Vec<usize> {
             axes.iter().map(|axis| if *axis < 0 { rank as i64 + axis } else { *axis } as usize).collect()
         }
         None if out.len() == rank => (0..rank).filter(|at| out[*at] != input[*at]).collect(),
-        // One axis is gone: the last one that can be, as it mostly is.
+        // One axis is missing: the last possible one is assumed, the usual case.
         None if out.len() + 1 == rank => {
             let fits = |axis: &usize| out[..*axis] == input[..*axis] && out[*axis..] == input[*axis + 1..];
             (0..rank).rev().find(fits).into_iter().collect()
@@ -500,7 +511,7 @@ fn reduced(cost: &OperatorCost, out: &[f64], input: &[f64]) -> Vec<usize> {
     axes
 }
 
-/// How many elements in a row stay in a row when values are moved.
+/// Length of contiguous runs, in elements, when values are moved.
 fn run_length(cost: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
     let rank = out.len();
     let behind = |dims: &[f64], axis: usize| dims.get(axis..).map_or(1.0, count).max(1.0);
@@ -520,7 +531,7 @@ fn run_length(cost: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
         "Concat" | "Split" => behind(if cost.kind == "Split" { out } else { input }, axis(rank)),
         "Gather" => behind(input, axis(input.len()) + 1),
         "Softmax" | "LogSoftmax" => {
-            // One piece for each row, whichever axis the rows lie along.
+            // One run for each row, on any axis.
             let at = cost.attributes.get("axis").and_then(|axes| axes.first()).copied().unwrap_or(-1);
             let at = if at < 0 { (input.len() as i64 + at).max(0) } else { at } as usize;
             input.get(at).copied().unwrap_or(1.0)
@@ -530,7 +541,7 @@ fn run_length(cost: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
             if reduces_last { input.last().copied().unwrap_or(1.0) } else { 1.0 }
         }
         "Slice" | "Pad" | "Tile" | "Expand" => {
-            // Dimensions at the end that are the same before and after.
+            // Trailing dimensions that are equal before and after.
             let same = out.iter().rev().zip(input.iter().rev()).take_while(|(a, b)| a == b).count();
             let run = behind(out, rank - same);
             run * out
@@ -547,8 +558,9 @@ fn run_length(cost: &OperatorCost, out: &[f64], input: &[f64]) -> f64 {
     }
 }
 
-/// How the second operand is spread over the first: 0 alike, 1 one number, 2 along the last axis, 3 by channel, 4 otherwise, and 5 more where the first is the one that is
-/// spread; of a softmax 5 where its rows do not lie in a row.
+/// How the second operand is broadcast over the first: 0 equal shapes, 1 scalar, 2 along the last
+/// axis, 3 by channel, 4 otherwise. Add 5 if the first operand is broadcast. For a softmax 5 means
+/// rows that are not contiguous.
 fn broadcast(cost: &OperatorCost, out: &[f64]) -> f64 {
     if matches!(cost.kind.as_str(), "Softmax" | "LogSoftmax") {
         let at = cost.attributes.get("axis").and_then(|axes| axes.first()).copied().unwrap_or(-1);

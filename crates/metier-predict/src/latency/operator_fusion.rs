@@ -1,6 +1,6 @@
-//! Which operators a runtime really runs: some it leaves out, some it does in passing of another.
+//! Determines the operators that a runtime executes: it removes some and fuses others.
 //!
-//! The rules are those of the runtimes themselves, read from their sources and checked against what they say of a run.
+//! The rules follow the runtimes' source code and were checked against their profiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,37 +9,38 @@ use metier_onnx::{DataType, GraphAnalysis, OperatorCost};
 use super::family::OperatorFamily;
 use super::operator_features::{count, dims};
 
-/// An operator that is run, with those that it does in passing.
+/// An executed operator with the operators fused into it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FusedOperator {
-    /// Its place among the graph's operators.
+    /// Index of the operator in the graph.
     pub operator: usize,
     pub absorbed: Vec<usize>,
     pub family: OperatorFamily,
-    /// What came of it.
+    /// Kind of the result.
     pub kind: String,
-    /// A number for the kind, so that a predictor can tell kinds of a family apart.
+    /// Numeric code of the kind, by which a predictor distinguishes kinds of a family.
     pub code: f64,
-    /// Whether it is the last to take what it takes most of, which a runtime may then overwrite or hand on.
+    /// Whether it is the last consumer of its largest input, which a runtime may then overwrite or
+    /// pass on.
     pub is_own: bool,
 }
 
-/// Elements up to which arithmetic on whole numbers is about shapes and indices.
+/// Integer arithmetic up to this many elements is assumed to be about shapes and indices.
 const MAX_SHAPE_ELEMENTS: u64 = 256;
 
 struct FusionPlan<'a> {
     operators: &'a [OperatorCost],
-    /// Who makes a value.
+    /// Producer of each value.
     makers: BTreeMap<(&'a str, &'a str), usize>,
-    /// How often a value is taken.
+    /// Number of consumers of each value.
     taken: BTreeMap<(&'a str, &'a str), u32>,
     texts: BTreeSet<&'a str>,
-    /// Who does an operator in passing.
+    /// Operator into which each operator is fused.
     host: Vec<Option<usize>>,
     kind: Vec<Option<&'static str>>,
 }
 
-/// The operators that are run, in their order.
+/// The executed operators in order.
 pub fn plan(graph: &GraphAnalysis, runtime: &str) -> Vec<FusedOperator> {
     let operators = &graph.operators;
     let mut plan = FusionPlan {
@@ -65,7 +66,7 @@ pub fn plan(graph: &GraphAnalysis, runtime: &str) -> Vec<FusedOperator> {
 }
 
 impl FusionPlan<'_> {
-    /// The operator that makes an input, where nobody else takes it.
+    /// The producer of an input that has no other consumer.
     fn sole_producer(&self, at: usize, input: usize) -> Option<usize> {
         let cost = &self.operators[at];
         let value = cost.inputs.get(input)?;
@@ -90,12 +91,12 @@ impl FusionPlan<'_> {
         self.operators[at].inputs.get(input).is_some_and(|value| value.is_constant)
     }
 
-    /// The inputs of an operator of two: the one that is made, then the constant.
+    /// The inputs of a binary operator: the computed one, then the constant.
     fn with_constant(&self, at: usize) -> Option<(usize, usize)> {
         (0..2).find(|other| self.is_constant(at, *other)).map(|other| (1 - other, other))
     }
 
-    /// Lets `at` be done in passing of `host`.
+    /// Fuses `at` into `host`.
     fn absorb(&mut self, host: usize, at: usize) {
         self.host[at] = Some(host);
     }
@@ -138,7 +139,7 @@ impl FusionPlan<'_> {
         }
     }
 
-    /// Whether an operator multiplies or divides by one number that a runtime knows beforehand; gives the other input.
+    /// The other input, if an operator multiplies or divides by a constant scalar.
     fn scaled_input(&self, at: usize) -> Option<usize> {
         if !self.is_kind(at, &["Mul", "Div"]) {
             return None;
@@ -153,7 +154,7 @@ impl FusionPlan<'_> {
         others.into_iter().find(|other| is_one(*other)).map(|other| 1 - other)
     }
 
-    /// Numbers that the sides of a product are scaled by go into the product.
+    /// Fuses constant scales of a product's inputs into the product.
     fn absorb_scales(&mut self, at: usize, runtime: &str) {
         for input in (0..2).filter(|_| runtime == "rten") {
             if let Some(scale) =
@@ -164,7 +165,7 @@ impl FusionPlan<'_> {
         }
     }
 
-    /// A product that is scaled afterwards does so itself.
+    /// Fuses a scale after a product into the product.
     fn is_scale_behind(&mut self, at: usize) -> bool {
         let product = self.scaled_input(at).and_then(|input| self.sole_producer(at, input));
         let product = product.filter(|number| self.is_kind(*number, &["MatMul"]));
@@ -172,7 +173,7 @@ impl FusionPlan<'_> {
         product.is_some()
     }
 
-    /// Values that are turned around are read as they were.
+    /// Fuses transposes of inputs: the values are read in their original layout.
     fn absorb_transposes(&mut self, at: usize, inputs: usize) {
         for input in 0..inputs {
             if let Some(turn) =
@@ -187,7 +188,7 @@ impl FusionPlan<'_> {
         self.host[at].unwrap_or(at)
     }
 
-    /// A bias behind a product or a convolution.
+    /// Fuses a bias after a product or a convolution.
     fn add(&mut self, at: usize) {
         let Some((made, constant)) = self.with_constant(at) else { return };
         let size = count(&dims(self.operators[at].inputs.get(constant)));
@@ -204,7 +205,7 @@ impl FusionPlan<'_> {
         }
     }
 
-    /// `x · sigmoid(x)`, a Gelu, the scale of a normalisation, the scale of a product.
+    /// Fuses `x · sigmoid(x)`, a Gelu, the scale of a normalisation, or the scale of a product.
     fn mul(&mut self, at: usize) {
         for side in 0..2 {
             let other = self.operators[at].inputs.get(1 - side).map(|value| value.name.clone());
@@ -241,7 +242,8 @@ impl FusionPlan<'_> {
         self.gelu(at);
     }
 
-    /// `x · (1 + erf(x / √2)) · ½`, in either order of the last two.
+    /// Fuses `x · (1 + erf(x
+    /// √2)) · ½`, with the last two factors in either order.
     fn gelu(&mut self, at: usize) {
         let Some((made, _)) = self.with_constant(at) else { return };
         let Some(inner) = self.sole_producer(at, made).filter(|number| self.is_kind(*number, &["Mul"]))
@@ -269,7 +271,8 @@ impl FusionPlan<'_> {
         }
     }
 
-    /// `(x − mean) / √(variance + ε)`: the middle of a normalisation that was written out.
+    /// Fuses `(x − mean)
+    /// √(variance + ε)`, the centre of a decomposed normalisation.
     fn center(&mut self, at: usize) {
         let Some(root) = self.sole_producer(at, 1).filter(|number| self.is_kind(*number, &["Sqrt"])) else {
             return;
@@ -303,7 +306,7 @@ impl FusionPlan<'_> {
         let mut absorbed: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, host) in self.host.iter().enumerate() {
             if let Some(mut host) = *host {
-                // A host may itself be done in passing; no way is longer than the graph.
+                // A host may itself be fused; no chain is longer than the graph.
                 for _ in 0..self.host.len() {
                     let Some(next) = self.host[host] else { break };
                     host = next;
@@ -353,7 +356,7 @@ impl FusionPlan<'_> {
         planned
     }
 
-    /// What a step takes, also in passing.
+    /// Inputs of a step, including those of fused operators.
     fn taken<'b>(&'b self, step: &'b FusedOperator) -> impl Iterator<Item = ((&'b str, &'b str), f64)> + 'b {
         let places = step.absorbed.iter().chain([&step.operator]);
         places.flat_map(|at| {
@@ -363,7 +366,7 @@ impl FusionPlan<'_> {
         })
     }
 
-    /// Which steps are the last to take a value as large as what they make.
+    /// Steps that are the last consumer of an input as large as their output.
     fn owned_inputs(&self, planned: &[FusedOperator]) -> Vec<bool> {
         let mut last: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for (at, step) in planned.iter().enumerate() {
@@ -380,7 +383,7 @@ impl FusionPlan<'_> {
     }
 }
 
-/// Whether a cast changes nothing in a runtime that keeps whole numbers and truth values in 32 bits alike.
+/// Whether a cast has no effect in a runtime that stores integers and booleans in 32 bits alike.
 fn is_cast_without_effect(cost: &OperatorCost) -> bool {
     let is_whole = |value: Option<&metier_onnx::analysis::ValueDescription>| {
         let kind = value.and_then(|value| value.data_type);
@@ -389,7 +392,8 @@ fn is_cast_without_effect(cost: &OperatorCost) -> bool {
     cost.kind == "Cast" && is_whole(cost.inputs.first()) && is_whole(cost.outputs.first())
 }
 
-/// A number for a kind: kinds of like cost next to each other where it is known, else by name.
+/// Numeric code of a kind: kinds with similar cost get adjacent codes if known, others a code by
+/// name.
 fn code(kind: &str) -> f64 {
     const KNOWN: [&str; 64] = [
         "Relu",

@@ -1,8 +1,8 @@
-//! The first answer: from a passport alone, before anything was measured on a device.
+//! Roofline estimate from a passport alone, without measurements on the device.
 //!
-//! Each step takes the longer of computing and of moving bytes, and a moment for itself. How near a family of operators comes to what the
-//! passport states is a table of estimates here, not learned from anything; so the interval is wide, and the answer says where it
-//! comes from.
+//! Each step takes the longer of its compute and memory times, plus a constant overhead. The
+//! efficiency of each operator family relative to the passport's rates is a table of estimates
+//! here, not trained. So the interval is wide, and the answer names its source.
 
 use metier_types::{ContentDigest, NumberPrecision, Passport};
 
@@ -12,27 +12,27 @@ use super::family::OperatorFamily;
 use super::generic_device;
 use super::operator_features::OperatorStep;
 
-/// What a passport says of speed, for one number of threads.
+/// Speeds of a device for a number of threads, from its passport.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceSpeeds {
-    /// Multiply-adds in a second.
+    /// Multiply-adds per second.
     pub adds: f64,
-    /// Bytes from memory in a second.
+    /// Memory bandwidth in bytes per second.
     pub bytes: f64,
-    /// Cores or hardware threads that work can be spread over.
+    /// Cores or hardware threads available for parallel work.
     pub cores: f64,
-    /// Where it comes from.
+    /// Origin of the speeds.
     pub known: SpeedBasis,
 }
 
-/// What speeds are known from.
+/// Origin of the speeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpeedBasis {
-    /// All of it stands in the passport.
+    /// All are stated in the passport.
     Stated,
-    /// Some of it is a guess from frequency and cores.
+    /// Some are guessed from frequency and cores.
     Guessed,
-    /// What devices of so many cores and that instruction set usually do.
+    /// Defaults for this number of cores and instruction set.
     Generic,
 }
 
@@ -46,34 +46,36 @@ impl SpeedBasis {
     }
 }
 
-/// Factor by which the truth is taken to lie to either side on a device with stated rates, and without. Estimates: not calibrated.
+/// Interval factor to either side on a device with stated rates, and without. Estimates, not
+/// calibrated.
 pub const STATED_INTERVAL_FACTOR: f64 = 3.0;
 const GUESSED_INTERVAL_FACTOR: f64 = 5.0;
 
-/// Multiply-adds in a cycle of one core, where only a frequency is known.
+/// Multiply-adds per cycle and core, used if only the frequency is known.
 const ADDS_A_CYCLE: [(&str, f64); 3] = [("x86_64", 16.0), ("aarch64", 8.0), ("arm", 4.0)];
-/// Bytes in a second from memory, where nothing is known.
+/// Memory bandwidth in bytes per second if nothing is known.
 const BYTES_GUESSED: f64 = 4e9;
-/// One operator's own moment, on a core of 50 × 10⁹ multiply-adds a second.
+/// Overhead of one operator on a core of 50 × 10⁹ multiply-adds per second.
 const OPERATOR_OVERHEAD: f64 = 3e-6;
 const OPERATOR_OVERHEAD_RATE: f64 = 50e9;
 
-/// Share of an accelerator's stated multiply-adds and of memory's bytes a second that is taken to be reached, and the moment that the processor needs to start one
-/// operator there. Estimates: not calibrated.
+/// Reached share of an accelerator's multiply-add rate, reached share of its memory bandwidth, and
+/// the processor's time to launch one operator. Estimates, not calibrated.
 const ACCELERATOR_SHARES: (f64, f64, f64) = (0.4, 0.5, 30e-6);
 
-/// An accelerator beside the processor, as a passport states it.
+/// An accelerator of a device, as stated in the passport.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AcceleratorSpeed {
     pub name: String,
-    /// Multiply-adds in a second.
+    /// Multiply-adds per second.
     adds: f64,
-    /// Bytes from memory in a second.
+    /// Memory bandwidth in bytes per second.
     bytes: f64,
 }
 
 impl AcceleratorSpeed {
-    /// The fastest one of a device that a runtime could use: ONNX Runtime, where it was built for that. The built-in runtime has the processor only.
+    /// The fastest accelerator that the runtime could use. Only ONNX Runtime builds may use one;
+    /// the built-in runtime uses the processor only.
     pub fn of(passport: &Passport, runtime: &str, precision: NumberPrecision) -> Option<Self> {
         if runtime != ONNX_RUNTIME {
             return None;
@@ -84,12 +86,14 @@ impl AcceleratorSpeed {
         };
         let rate = of(precision).or_else(|| of(NumberPrecision::F32))?;
         let adds = rate.multiply_adds_per_second;
-        // Boards share their memory with it; of a card's own memory a passport says nothing.
+        // Boards share their memory with the accelerator; a passport has no bandwidth of a card's
+        // own memory.
         let bytes = passport.memory_bytes_per_second(u32::MAX).unwrap_or(BYTES_GUESSED);
         (adds > 0.0 && bytes > 0.0).then(|| Self { name: rate.name.clone(), adds, bytes })
     }
 
-    /// Seconds of so much work in so many operators; others on the processor slow down only the starting of them.
+    /// Seconds for this work in this many operators. Co-runners on the processor slow down only the
+    /// launches.
     pub fn seconds(&self, multiply_adds: f64, bytes: f64, operators: f64, slowdown: f64) -> f64 {
         let (adds, of_bytes, moment) = ACCELERATOR_SHARES;
         (multiply_adds / (self.adds * adds)).max(bytes / (self.bytes * of_bytes))
@@ -97,7 +101,8 @@ impl AcceleratorSpeed {
     }
 }
 
-/// Share of the stated multiply-adds and bytes a second that a family reaches, and multiply-adds' worth of work for an element.
+/// Reached share of the multiply-add rate and of the bandwidth for a family, and the work per
+/// element in multiply-adds.
 fn reached_shares(family: OperatorFamily, runtime: &str) -> (f64, f64, f64) {
     let (adds, bytes, each): (f64, f64, f64) = match family {
         OperatorFamily::Conv => (0.55, 0.5, 0.0),
@@ -118,19 +123,19 @@ fn reached_shares(family: OperatorFamily, runtime: &str) -> (f64, f64, f64) {
         OperatorFamily::Move | OperatorFamily::Search | OperatorFamily::Other => (1.0, 0.3, 4.0),
         OperatorFamily::View | OperatorFamily::Scalar => (1.0, 1.0, 0.0),
     };
-    // ONNX Runtime's kernels come nearer to what the processor can do.
+    // ONNX Runtime's kernels are more efficient.
     let better = if runtime == ONNX_RUNTIME { 1.6 } else { 1.0 };
     ((adds * better).min(1.0), (bytes * better).min(1.0), each)
 }
 
 impl DeviceSpeeds {
-    /// Of a device, for so many threads.
+    /// Speeds of a device for this many threads.
     pub fn of(passport: &Passport, threads: u32, precision: NumberPrecision) -> Result<Self, LatencyError> {
         let cpu = &passport.device.cpu;
         let cores = f64::from(cpu.threads.max(1));
         let used = f64::from(threads).min(cores);
         let stated = passport.multiply_adds_per_second(precision, threads).or_else(|| {
-            // Of another precision, by how many fit into the same vector.
+            // Other precisions scale with the number of values in a vector register.
             let scale = match precision {
                 NumberPrecision::F16 => 1.0,
                 NumberPrecision::I8 => 2.0,
@@ -163,7 +168,7 @@ impl DeviceSpeeds {
         Ok(Self { adds, bytes: bytes.unwrap_or(BYTES_GUESSED), cores, known })
     }
 
-    /// Factor to either side of an answer from this alone.
+    /// Interval factor of a passport estimate.
     pub fn reach(&self) -> f64 {
         match self.known {
             SpeedBasis::Stated => STATED_INTERVAL_FACTOR,
@@ -173,7 +178,7 @@ impl DeviceSpeeds {
     }
 }
 
-/// Seconds of one turn of a step on an idle device.
+/// Seconds of one iteration of a step on an idle device.
 pub fn seconds(step: &OperatorStep, speeds: &DeviceSpeeds, conditions: &InferenceConditions) -> f64 {
     let (adds, bytes, each) = reached_shares(step.family, &conditions.runtime);
     let work = step.multiply_adds / (speeds.adds * adds) + each * step.basis[1] / speeds.adds;
@@ -187,19 +192,19 @@ pub fn seconds(step: &OperatorStep, speeds: &DeviceSpeeds, conditions: &Inferenc
             / single.clamp(OPERATOR_OVERHEAD_RATE / 20.0, OPERATOR_OVERHEAD_RATE * 4.0)
 }
 
-/// By how much others' use of the processor and of memory slows a step down; never below 1, never less with more load.
+/// Slowdown by co-runners' use of processor and memory; at least 1 and monotone in the load.
 pub fn slowdown(conditions: &InferenceConditions, cores: f64, memory_share: f64) -> f64 {
     let load = conditions.cpu_load.map_or(0.0, |load| load.get()).clamp(0.0, MAX_LOAD);
     let threads = f64::from(conditions.threads).min(cores);
     let free = cores * (1.0 - load).max(0.0);
-    // Whoever competes shares evenly: others' load stands for so many busy threads.
+    // The scheduler shares evenly, so the load counts as that many busy threads.
     let fair = (load * cores + threads) / cores;
     let cpu = (threads / free.max(1e-9)).min(fair).max(1.0);
     let memory = conditions.memory_load.map_or(0.0, |load| load.get()).clamp(0.0, 1.0);
     cpu * (1.0 + memory * memory_share)
 }
 
-/// The id under which answers from a passport alone go: of the table above.
+/// Id of passport estimates: a digest of the table above.
 pub fn id() -> ContentDigest {
     let mut text = format!(
         "metier.latency.passport/1 {STATED_INTERVAL_FACTOR} {GUESSED_INTERVAL_FACTOR} {BYTES_GUESSED} {OPERATOR_OVERHEAD} {ADDS_A_CYCLE:?} {ACCELERATOR_SHARES:?}"

@@ -1,7 +1,7 @@
-//! Learns latency and memory again from runs of graphs that were measured since
+//! Retrains latency and memory predictors on newly measured runs of graphs
 //! ([`crate::lifecycle::retrain`]).
 //!
-//! What came of it is said in the log and stands in the predictor's record (`because`).
+//! The outcome is logged and stored in the predictor's record (`because`).
 
 use std::collections::BTreeSet;
 
@@ -16,24 +16,24 @@ use super::{LatencyError, memory};
 use crate::lifecycle::retrain::{MeasuringCheck, RetrainOutcome, RetrainTask};
 use crate::lifecycle::standing;
 
-/// Points that are worth learning again; one of a graph that was never seen is, too.
+/// Number of new points that triggers retraining; one point of a new graph suffices as well.
 const MIN_NEW_POINTS: usize = 5;
 
-/// What there is to learn.
+/// New training data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewPoints {
-    /// None that the last predictor has not learned from.
+    /// No points beyond those of the last predictor.
     None,
-    /// Too few.
+    /// Too few points.
     TooFew { points: usize },
     Enough {
         points: usize,
-        /// Graphs among them that the last predictor had never seen.
+        /// Number of graphs that are new to the last predictor.
         graphs: usize,
     },
 }
 
-/// What is new since the predictor of a runtime was learned last.
+/// Points measured since the last training of a runtime's predictor.
 pub fn new_points(store: &RecordStore, device: &Device, runtime: &str) -> Result<NewPoints, LatencyError> {
     let last = fit::newest(store, &device.id, runtime)?;
     let known = fit::usable_trials(store, &device.id, runtime)?;
@@ -52,7 +52,7 @@ pub fn new_points(store: &RecordStore, device: &Device, runtime: &str) -> Result
 
 /// Latency and memory of every runtime.
 pub struct LatencyRetraining<'a> {
-    /// The passport of the device, as it is when something is learned.
+    /// Returns the device's current passport at training time.
     pub passport: &'a dyn Fn() -> Option<Passport>,
 }
 
@@ -63,18 +63,18 @@ impl RetrainTask for LatencyRetraining<'_> {
 
     fn take(&mut self, store: &RecordStore, device: &Device) -> Result<u64, LatencyError> {
         let RunIntakeResult { points, known, left_out } = run_trials::import_runs(store, &device.id, false)?;
-        // Runs of other devices that were imported move what is said of those.
+        // Imported runs of other devices update the transfers to them.
         for other in store.devices()?.iter().filter(|other| other.id != device.id) {
             let taken = run_trials::import_runs(store, &other.id, false)?;
             if taken.points > 0 {
-                tracing::info!(points = taken.points, device = %other.name, "imported runs of graphs were taken");
+                tracing::info!(points = taken.points, device = %other.name, "imported runs of graphs");
             }
         }
         if points > 0 {
             tracing::info!(points, "runs of graphs were taken to learn from");
         }
         for (why, runs) in &left_out {
-            tracing::debug!(runs, why, "runs of graphs teach nothing");
+            tracing::debug!(runs, why, "runs of graphs were left out");
         }
         Ok(known + points + left_out.values().sum::<u64>())
     }
@@ -87,7 +87,7 @@ impl RetrainTask for LatencyRetraining<'_> {
     ) -> Result<RetrainOutcome<LatencyFit>, LatencyError> {
         let mut fitted = Vec::new();
         for runtime in [RTEN, ONNX_RUNTIME] {
-            // A few additions: cheap enough for every turn.
+            // The memory fit is cheap enough for every round.
             if let Some(record) = memory::fit(store, device, runtime)? {
                 let because = standing::reason(&record).unwrap_or_default();
                 tracing::info!(runtime, predictor = %record.id, because, "learned how much memory graphs need");
@@ -105,8 +105,8 @@ impl RetrainTask for LatencyRetraining<'_> {
                     tracing::info!(runtime, points, graphs, %predictor, is_used, because, "learned again");
                     fitted.push(fit);
                 }
-                // Runs without times of operators are too little to begin with; they only move a
-                // predictor that is there.
+                // Runs without operator times cannot train a first predictor; they only correct an
+                // existing one.
                 Err(LatencyError::Learn(error @ metier_learn::Error::TooFewItems { .. })) => {
                     tracing::info!(runtime, %error, "nothing was learned from new runs");
                 }

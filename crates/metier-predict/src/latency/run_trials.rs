@@ -1,7 +1,9 @@
-//! What measured runs of graphs teach: a `metier bench` is a point like those that are made in order to learn.
+//! Imports measured runs of graphs as training points: a `metier bench` run is equivalent to a
+//! trial.
 //!
-//! A run is taken where its result is kept, its graph's file is still what it was, and nothing held it back. What else ran meanwhile is
-//! known (`host.others_ratio`), so a run on a busy host teaches what being busy costs. Reads graphs' files; writes trials.
+//! A run is imported if its result is stored, its graph's file is unchanged, and it was not
+//! throttled. The load of co-runners is known (`host.others_ratio`), so runs on a busy host train
+//! the load model. Reads graph files; writes trials.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,33 +20,34 @@ use super::trial::measure::{self, TimedInference};
 use super::trial::record::{KIND, TrialRecord};
 use super::{InferenceConditions, LatencyError, memory};
 
-/// Share of the processors' time that others may use on a host that counts as idle.
+/// Largest co-runner share of processor time on a host that counts as idle.
 const MAX_IDLE_LOAD: f64 = 0.1;
-/// Loads are told apart in steps of this.
+/// Resolution of distinct loads.
 const LOAD_STEP: f64 = 0.05;
-/// Share of the time that a hypervisor may keep for others.
+/// Largest steal time share.
 const MAX_STOLEN_SHARE: f64 = 0.05;
-/// Largest result of a run, and largest file of a graph, that are read.
+/// Largest run result and largest graph file that are read.
 const MAX_RESULT_BYTES: u64 = 64 << 20;
 const MAX_GRAPH_BYTES: u64 = 4 << 30;
-/// Runs that are looked at, newest first, and how many at once.
+/// Number of runs considered, newest first, and the batch size.
 const MAX_RUNS: usize = 20_000;
 const RUNS_PER_PAGE: u32 = 1000;
-/// The kind of the trials that say which runs were looked at.
+/// Kind of the trials that mark considered runs.
 pub(super) const LOOKED_KIND: &str = "latency-run";
 
-/// What came of looking at runs.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunIntakeResult {
-    /// Points that were new.
+    /// New points.
     pub points: u64,
-    /// Runs of graphs that had been looked at before.
+    /// Runs of graphs that were considered before.
     pub known: u64,
-    /// Runs of graphs that teach nothing, by the reason.
+    /// Runs of graphs that were left out, by reason.
     pub left_out: BTreeMap<String, u64>,
 }
 
-/// Takes the newest runs of graphs on a device. A run that was looked at before is not looked at again, unless it taught nothing then and `again` asks for it.
+/// Imports the newest runs of graphs on a device. A run is considered once; with `again`, runs that
+/// were left out are considered again.
 pub fn import_runs(
     store: &RecordStore,
     device: &DeviceId,
@@ -80,9 +83,9 @@ pub fn import_runs(
             None => break,
         }
     }
-    // What is no graph never becomes one: it is read once, and not counted.
+    // Runs of other programs are read once and not counted.
     let mut others = Vec::new();
-    // The oldest first, so that the newest is what stays.
+    // Oldest first, so that the newest measurement prevails.
     for id in fresh.into_iter().rev() {
         let Some(run) = store.run(id)? else { continue };
         if run.context.graph.is_none() {
@@ -100,16 +103,16 @@ pub fn import_runs(
     Ok(taken)
 }
 
-/// Takes one run. The inner error says why it teaches nothing.
+/// Imports one run. The inner error is the reason why it is left out.
 pub fn import_run(store: &RecordStore, run: &Run) -> Result<Result<(), String>, LatencyError> {
     let device = &run.device.id;
     let trial_record = point(store, run)?;
     let left_out = trial_record.as_ref().err().cloned();
-    if let Ok(kept) = &trial_record {
-        let key = kept.key();
+    if let Ok(trial) = &trial_record {
+        let key = trial.key();
         let before =
             TrialRecord::join(&store.trials(device, KIND)?).into_iter().find(|record| record.key() == key);
-        let record = before.map_or(kept.clone(), |before| merge_measurements(&before, kept.clone()));
+        let record = before.map_or(trial.clone(), |before| merge_measurements(&before, trial.clone()));
         let unkept = |error: serde_json::Error| LatencyError::Trial {
             name: record.name.clone(),
             why: error.to_string(),
@@ -120,12 +123,12 @@ pub fn import_run(store: &RecordStore, run: &Run) -> Result<Result<(), String>, 
     Ok(trial_record.map(|_| ()))
 }
 
-/// What came of looking at a run.
+/// The mark of a considered run.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct RunTrialMark {
-    /// Why it teaches nothing.
+    /// Reason why it was left out.
     left_out: Option<String>,
-    /// Whether it was a run of a graph; only those were marked once.
+    /// Whether it was a run of a graph; earlier versions marked only those.
     #[serde(default = "yes")]
     is_graph: bool,
 }
@@ -142,7 +145,8 @@ fn mark(run: &Run, look: &RunTrialMark) -> Result<StoredTrial, LatencyError> {
     }
 }
 
-/// The same measured before and now: the new time counts, and times of operators that only the old one has stay.
+/// Merges two measurements of the same point: the new time prevails, operator times missing in it
+/// are taken from the old one.
 fn merge_measurements(before: &TrialRecord, now: TrialRecord) -> TrialRecord {
     let has_operators = now.parts.iter().any(|part| part.5.is_some());
     let is_alike = before.parts.len() == now.parts.len();
@@ -154,7 +158,7 @@ fn stem(graph: &GraphUse) -> Option<&str> {
     Path::new(&graph.file).file_stem().and_then(|name| name.to_str())
 }
 
-/// The point that a run is. The inner error says why it is none.
+/// The point of a run. The inner error is the reason why it has none.
 fn point(store: &RecordStore, run: &Run) -> Result<Result<TrialRecord, String>, LatencyError> {
     let Some(graph) = &run.context.graph else { return Ok(Err("it is no run of a graph".to_string())) };
     let has_ended_well = run.exit.as_ref().is_some_and(|exit| exit.is_complete());
@@ -180,7 +184,7 @@ fn point(store: &RecordStore, run: &Run) -> Result<Result<TrialRecord, String>, 
         .find(|device| device.id == run.device.id)
         .map(|device| device.cpu.threads);
     let Some(pressure) = run_pressure(run, cores) else {
-        return Ok(Err("what else ran meanwhile is not known".to_string()));
+        return Ok(Err("the load of co-runners is not known".to_string()));
     };
     let point = outcome(store, run, MAX_RESULT_BYTES)?
         .and_then(|outcome| described(graph, &analysis, &outcome, pressure))
@@ -188,7 +192,7 @@ fn point(store: &RecordStore, run: &Run) -> Result<Result<TrialRecord, String>, 
     Ok(point)
 }
 
-/// What the runtime told of a run. The inner error says why nothing is known of it.
+/// The runtime's result of a run. The inner error is the reason why it is unavailable.
 fn outcome(
     store: &RecordStore,
     run: &Run,
@@ -211,8 +215,8 @@ fn outcome(
     Ok(Ok(outcome))
 }
 
-/// What predictors learn that one inference of a run took: the lower quartile of its inferences. `None` where its result was not kept, or
-/// has more than `most` bytes.
+/// Time of one inference as used for training: the lower quartile of the run. `None` if the result
+/// is not stored or has more than `most` bytes.
 pub fn seconds(store: &RecordStore, run: &Run, most: u64) -> Result<Option<Seconds>, LatencyError> {
     let inference_outcome = outcome(store, run, most)?.ok();
     Ok(inference_outcome.map(|outcome| Seconds(timed(&outcome).seconds)))
@@ -224,7 +228,7 @@ fn timed(outcome: &InferenceOutcome) -> TimedInference {
     TimedInference::of(walls, cpus)
 }
 
-/// What ran beside a run, from how much of the processors others used.
+/// Resource pressure during a run, from the co-runners' processor use.
 fn run_pressure(run: &Run, cores: Option<u32>) -> Option<ResourcePressure> {
     let others = run.host.others_ratio?.get().clamp(0.0, 1.0);
     if others <= MAX_IDLE_LOAD {
@@ -238,7 +242,7 @@ fn run_pressure(run: &Run, cores: Option<u32>) -> Option<ResourcePressure> {
     Some(pressure(&conditions, f64::from(cores.unwrap_or_else(here))))
 }
 
-/// The graph that was run, where its file is still there.
+/// Reads the graph of a run if its file still exists.
 fn read(graph: &GraphUse) -> Result<GraphAnalysis, String> {
     let gone = || "its graph's file is gone, or another by now".to_string();
     let path = Path::new(&graph.file);
@@ -263,7 +267,7 @@ fn described(
     pressure: ResourcePressure,
 ) -> Result<TrialRecord, String> {
     let steps = measure::steps(analysis, &graph.runtime, graph.threads).map_err(|error| error.to_string())?;
-    let name = stem(graph).ok_or("its graph's file has no name that can be written")?;
+    let name = stem(graph).ok_or("its graph's file name is not valid UTF-8")?;
     let id = graph_id(name, analysis);
     let probe = TrialPoint { id: &id, name, is_trial: false, threads: graph.threads, pressure };
     Ok(probe.timed(&graph.runtime, analysis, &steps, &outcome.operators, &timed(outcome)))

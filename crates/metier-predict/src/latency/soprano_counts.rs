@@ -1,7 +1,8 @@
-//! From the counts of the SOPRANO profiler alone: without shapes, so coarser.
+//! Predicts from the counts of the SOPRANO profiler alone. They lack shapes, so this is less
+//! accurate.
 //!
-//! The order is that of graphs: what was learned on the device in the runtime that is asked for, then what was learned there in the other runtime or elsewhere in
-//! this one, carried over, then the passport.
+//! Sources in order of preference: a predictor of the device and runtime; one of the device's other
+//! runtime, or of another device with this runtime, transferred; the passport.
 
 use metier_onnx::soprano::GraphCharacteristics;
 use metier_types::{Bytes, ContentDigest, NumberPrecision, Passport, Prediction, PredictionInterval, Ratio};
@@ -11,47 +12,52 @@ use super::learned_predictor::LearnedPredictor;
 use super::passport_estimate::{self, AcceleratorSpeed, DeviceSpeeds};
 use super::{COVERAGE, LatencyError, LatencyPredictor, RUNTIME_BYTES, accelerator_note, format_count};
 
-/// Factor to either side of an answer from counts and a passport alone.
+/// Interval factor of a prediction from counts and a passport alone.
 ///
-/// From the 23 graphs of the lab, 25 points, timed beside the passport of the same host, which was busy with other work. With rates and shrinking chosen anew without a
-/// graph each time (one thread), 9 of 10 of those left out were at most 7 (ONNX Runtime) and 10 (built in) times off. With the figures as they stand 24 and 22 of 25 (ONNX Runtime,
-/// one and two threads) and 22 and 22 (built in) are within 10: 90 of 100. The rules of [`SopranoCounts::multiply_adds`] were found with all of these graphs in view, so for other
-/// graphs it may hold less often. What is farther out does much at full size with few weights, or is recurrent.
+/// From the 23 lab graphs, 25 points, timed next to the passport of the same host, which was busy
+/// with other work. With rates and shrinking refitted leave-one-graph-out (one thread), 9 of 10
+/// held-out graphs were within a factor of 7 (ONNX Runtime) and 10 (built in). With the constants
+/// as they stand, 24 and 22 of 25 (ONNX Runtime, one and two threads) and 22 and 22 (built in) are
+/// within 10: 90 of 100. The rules of [`SopranoCounts::multiply_adds`] were designed on all of
+/// these graphs, so coverage on other graphs may be lower. The outliers do much work at full
+/// resolution with few weights, or are recurrent.
 const COUNTS_INTERVAL_FACTOR: f64 = 10.0;
-/// Share of the stated multiply-adds a second that whole networks reach, in the built-in runtime and in ONNX Runtime.
+/// Reached share of the multiply-add rate for whole networks, in the built-in runtime and in ONNX
+/// Runtime.
 const REACHED_SHARES: (f64, f64) = (0.2, 0.4);
-/// Every layer comes with a few small operators, which take so many seconds.
+/// Overhead of each layer in seconds, for the small operators around it.
 const SECONDS_PER_LAYER: f64 = 10e-6;
-/// Operators of an accelerator for each layer: those that nobody joins to another.
+/// Accelerator operators per layer after fusion.
 const OPERATORS_PER_LAYER: f64 = 3.0;
-/// Share of a graph's time that moves bytes, where its operators are not known.
+/// Default share of a graph's time spent on moving bytes.
 const MOVING_SHARE: f64 = 0.3;
-/// Places of an image for each time that a weight is used: images shrink on their way through a network.
+/// Image positions for each use of a weight: images shrink on their way through a network.
 const POSITIONS_PER_WEIGHT: f64 = 200.0;
 /// Bytes of a word in a sequence.
 const BYTES_PER_WORD: f64 = 8.0;
-/// Fully connected layers of a network of nothing else that reads sequences; with fewer it reads one thing.
+/// Fewest fully connected layers of a network without others that reads sequences; with fewer it
+/// reads a single item.
 const MIN_SEQUENCE_LAYERS: f64 = 8.0;
-/// What is alive at one moment, at most, in sizes of input and output together.
+/// Upper bound of live activations, in multiples of input and output size.
 const MAX_ALIVE_SIZES: f64 = 64.0;
 
-/// What the SOPRANO profiler says of a graph, beside its name.
+/// Counts of the SOPRANO profiler for a graph, without its name.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SopranoCounts {
     pub conv_layers: f64,
     pub pool_layers: f64,
     pub fc_layers: f64,
-    /// Output channels of all convolutions together.
+    /// Sum of the output channels of all convolutions.
     pub filter_details: f64,
     pub total_parameters: f64,
-    /// Bytes of what the graph is given.
+    /// Bytes of the graph's inputs.
     pub model_input_size: f64,
-    /// Bytes of what it gives.
+    /// Bytes of the graph's outputs.
     pub model_output_size: f64,
 }
 
 impl SopranoCounts {
-    /// Of a graph that was read.
+    /// Counts of a parsed graph.
     pub fn of(counts: &GraphCharacteristics, input_bytes: f64, output_bytes: f64) -> Self {
         Self {
             conv_layers: counts.conv_layers as f64,
@@ -64,7 +70,7 @@ impl SopranoCounts {
         }
     }
 
-    /// All of them, on a scale on which times are about straight lines.
+    /// All counts on a scale on which times are roughly linear.
     pub fn features(&self) -> [f64; 7] {
         [
             self.conv_layers,
@@ -78,11 +84,13 @@ impl SopranoCounts {
         .map(|count| if count.is_finite() { (1.0 + count.max(0.0)).log2() } else { f64::NAN })
     }
 
-    /// Multiply-adds of a network with such counts.
+    /// Estimated multiply-adds of a network with these counts.
     ///
-    /// Each weight of a convolution is used once for every place of its output, and each other weight once. Convolutions are taken to be 3 × 3 between as many channels as the
-    /// filters are on average: what is left of the weights stands in the other layers, which in networks for images are few and large. Where those are in the majority and hardly anything
-    /// is pooled, it reads sequences, and every weight is used once for each word.
+    /// Each convolution weight is used once per output position, every other weight once.
+    /// Convolutions are assumed to be 3 × 3 between the average number of channels. The remaining
+    /// weights belong to other layers, which in image networks are few and large. If those layers
+    /// are the majority and there is hardly any pooling, the network reads sequences, and every
+    /// weight is used once per word.
     pub fn multiply_adds(&self) -> f64 {
         let (conv, full, pools) =
             (positive(self.conv_layers), positive(self.fc_layers), positive(self.pool_layers));
@@ -92,7 +100,7 @@ impl SopranoCounts {
         }
         let channels = positive(self.filter_details) / conv.max(1.0);
         let in_conv = (9.0 * conv * channels * channels).min(weights);
-        // 4 bytes for each of 3 channels of a place.
+        // 4 bytes for each of 3 channels of a position.
         let uses = (bytes / 12.0 / POSITIONS_PER_WEIGHT).clamp(1.0, 20_000.0);
         in_conv * uses + (weights - in_conv)
     }
@@ -102,22 +110,22 @@ impl SopranoCounts {
     }
 }
 
-/// A count as one can reckon with it: what is no number is none.
+/// Replaces invalid counts by 0.
 fn positive(count: f64) -> f64 {
     if count.is_finite() { count.max(0.0) } else { 0.0 }
 }
 
-/// What is said of counts.
+/// Prediction from counts.
 struct CountsEstimate {
     seconds: f64,
-    /// Factors to below and to above.
+    /// Interval factors below and above.
     factors: (f64, f64),
     in_range: bool,
     predictor: ContentDigest,
     source: String,
 }
 
-/// Seconds on an idle device, from counts and what a passport says.
+/// Seconds on an idle device, from counts and passport speeds.
 pub fn seconds(counts: &SopranoCounts, speeds: &DeviceSpeeds, runtime: &str) -> f64 {
     let share = if runtime == ONNX_RUNTIME { REACHED_SHARES.1 } else { REACHED_SHARES.0 };
     let weights = 4.0 * positive(counts.total_parameters);
@@ -126,7 +134,7 @@ pub fn seconds(counts: &SopranoCounts, speeds: &DeviceSpeeds, runtime: &str) -> 
 }
 
 impl LatencyPredictor {
-    /// How long a graph takes of which only counts are known.
+    /// Predicts the time of a graph from counts.
     pub fn counts(
         &self,
         counts: &SopranoCounts,
@@ -152,7 +160,7 @@ impl LatencyPredictor {
         )?)
     }
 
-    /// By what was learned on the device, or else in the other runtime or on another device.
+    /// Prediction by a model trained on the device, else in the other runtime or on another device.
     fn counts_learned(
         &self,
         counts: &SopranoCounts,
@@ -212,8 +220,8 @@ impl LatencyPredictor {
         Ok(with_accelerator(estimate, counts, passport, conditions))
     }
 
-    /// How much memory a graph needs of which only counts are known: weights of four bytes, what goes in and out, and the runtime. What is
-    /// between input and output is not known, so the interval is wide.
+    /// Predicts memory from counts: weights of four bytes, inputs, outputs and the runtime.
+    /// Activations are unknown, so the interval is wide.
     pub fn memory_of_counts(&self, counts: &SopranoCounts) -> Result<Prediction, LatencyError> {
         let weights = 4.0 * positive(counts.total_parameters);
         let ends = positive(counts.model_input_size) + positive(counts.model_output_size);
@@ -230,7 +238,7 @@ impl LatencyPredictor {
     }
 }
 
-/// The same where the device has an accelerator that is taken to be faster.
+/// The prediction for a device with a faster accelerator.
 fn with_accelerator(
     estimate: CountsEstimate,
     counts: &SopranoCounts,
@@ -258,7 +266,7 @@ mod tests {
     use super::super::tests::graph;
     use super::*;
 
-    /// Graphs of the lab, each with an input and its shape.
+    /// Lab graphs, each with an input and its shape.
     const GRAPHS: [(&str, &str, &[u64]); 23] = [
         ("light-bvlc_alexnet", "data_0", &[1, 3, 224, 224]),
         ("light-densenet121", "data_0", &[1, 3, 224, 224]),
@@ -303,9 +311,9 @@ mod tests {
         }
         let far: Vec<_> =
             off.iter().filter(|(_, factor)| factor.ln().abs() > COUNTS_INTERVAL_FACTOR.ln()).collect();
-        // Two that go along a sequence, and one so small that its time is that of starting its operators.
+        // Two recurrent graphs, and one so small that the operator overhead dominates.
         assert!(far.len() <= 3, "{far:?}");
-        // Most of AlexNet's weights stand in its last layers, and are used once.
+        // Most of AlexNet's weights are in its last layers and used once.
         assert!((0.3..3.0).contains(&off[0].1), "{off:?}");
     }
 
@@ -329,9 +337,9 @@ mod tests {
             "{prediction:?}"
         );
         for absurd in [1e30, f64::NAN, f64::INFINITY, -1.0] {
-            let told =
+            let prediction =
                 latency.memory_of_counts(&SopranoCounts { total_parameters: absurd, ..counts }).unwrap();
-            assert!(told.interval().high().is_finite(), "{told:?}");
+            assert!(prediction.interval().high().is_finite(), "{prediction:?}");
         }
     }
 }

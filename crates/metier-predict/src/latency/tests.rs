@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 pub use lab_graph::graph;
 
-/// A device of 20 × 10⁹ multiply-adds a second and thread.
+/// A device of 20 × 10⁹ multiply-adds per second and thread.
 pub fn passport(threads: u32) -> Passport {
     let compute = |threads: u32| json!({ "precision": "f32", "threads": threads, "multiply_adds_per_second": 20e9 * f64::from(threads) });
     let bandwidth = |threads: u32| json!({ "threads": threads, "bytes_per_second": 5e9 });
@@ -67,7 +67,7 @@ fn operators_add_up_to_the_graph_and_each_has_a_time_or_a_host() {
     assert_eq!(parts.len(), graph.operators.len());
     let sum: f64 = parts.iter().map(|part| part.seconds.0).sum();
     assert!((sum / whole.value() - 1.0).abs() < 1e-9);
-    // Its activations are written out as x · sigmoid(x), which a runtime does in one.
+    // Its activations are written as x · sigmoid(x), which a runtime fuses.
     let sigmoids = |is: &dyn Fn(&PredictedOperatorTime) -> bool| {
         parts.iter().filter(|part| graph.operators[part.operator].kind == "Sigmoid" && is(part)).count()
     };
@@ -144,7 +144,7 @@ fn the_same_values_under_another_shape_are_copied_only_where_somebody_else_wants
     assert_eq!(bytes_of_view(true)[1], 4096.0);
 }
 
-/// The ends and the reason of what is said of counts and of a graph on a shipped board.
+/// Interval ends and reasons from counts and from a graph, on a shipped board.
 fn on_board(board: &str, runtime: &str, load: f64, graph: &GraphAnalysis) -> [Prediction; 2] {
     let latency = LatencyPredictor::from_passports();
     let passport = metier_device::passport::find_passport(None, board).unwrap();
@@ -165,7 +165,7 @@ fn a_board_with_an_accelerator_is_judged_by_it_and_the_interval_reaches_to_the_p
     for ((nano, pi), alone) in nano.iter().zip(&pi).zip(&alone) {
         assert!(nano.value() < pi.value(), "{nano:?} {pi:?}");
         assert!(nano.reason().contains(" on its accelerator (NVIDIA Maxwell"), "{}", nano.reason());
-        // The built-in runtime has the processor only.
+        // The built-in runtime uses the processor only.
         assert!(!alone.reason().contains("accelerator"), "{}", alone.reason());
         let (low, high) = (nano.interval().low(), nano.interval().high());
         assert!(low < nano.value() && high > 3.0 * nano.value() && !nano.in_range(), "{nano:?}");
@@ -190,15 +190,15 @@ fn all_threads_are_those_of_the_device_that_is_asked_for() {
     let latency = LatencyPredictor::from_passports();
     let sizes = SopranoCounts { model_input_size: 6e5, ..SopranoCounts::default() };
     let counts = SopranoCounts { total_parameters: 1e6, conv_layers: 10.0, filter_details: 1e3, ..sizes };
-    let told = |threads: u32| {
+    let times_with = |threads: u32| {
         let conditions = InferenceConditions { threads, ..InferenceConditions::default() };
         latency.counts(&counts, &passport(4), &conditions).unwrap()
     };
-    assert_eq!(told(conditions::ALL_PROCESSORS), told(4));
-    assert_ne!(told(conditions::ALL_PROCESSORS), told(1));
+    assert_eq!(times_with(conditions::ALL_PROCESSORS), times_with(4));
+    assert_ne!(times_with(conditions::ALL_PROCESSORS), times_with(1));
 }
 
-/// The steps of a graph of one operator or a few.
+/// Steps of a graph with one or a few operators.
 fn steps_of(make: impl FnOnce(&mut GraphBuilder)) -> Vec<OperatorStep> {
     let mut graph = GraphBuilder::new(1);
     make(&mut graph);
@@ -206,7 +206,7 @@ fn steps_of(make: impl FnOnce(&mut GraphBuilder)) -> Vec<OperatorStep> {
     operator_features::steps(&graph, RTEN).unwrap()
 }
 
-/// How many pieces the only step of a kind works on.
+/// Number of runs of the only step of a kind.
 fn pieces(steps: &[OperatorStep], kind: &str) -> f64 {
     let pieces = operator_features::LINEAR_FEATURES.iter().position(|name| *name == "pieces").unwrap();
     steps.iter().find(|step| step.kind == kind).unwrap().basis[pieces]
@@ -232,7 +232,7 @@ fn rows_that_are_added_up_and_values_that_lie_apart_are_told_apart() {
         pieces(&steps, if as_input { "ReduceSum" } else { "ReduceMax" })
     };
     let (rows, elements) = (4.0 * 64.0, 4.0 * 64.0 * 64.0);
-    // Also of a square, where the shapes alone do not tell which axis is gone.
+    // Also for a square, where the shapes do not show which axis was reduced.
     assert_eq!((reduce(2, 1, false), reduce(-1, 0, false), reduce(2, 1, true)), (rows, rows, rows));
     assert_eq!(
         (reduce(1, 1, false), reduce(1, 0, false), reduce(1, 1, true)),
@@ -266,7 +266,7 @@ fn weights_that_a_loop_carries_along_are_weights_of_its_body() {
     assert_eq!((product.turns, product.weight_bytes), (5, 4.0 * 256.0 * 256.0));
 }
 
-/// A count of the only step of a kind, by its name.
+/// A named count of the only step of a kind.
 fn counted(steps: &[OperatorStep], kind: &str, name: &str) -> f64 {
     let at = operator_features::LINEAR_FEATURES.iter().position(|known| *known == name).unwrap();
     steps.iter().find(|step| step.kind == kind).unwrap().basis[at]
@@ -291,13 +291,14 @@ fn what_a_convolution_of_each_channel_leaves_out_in_the_padding_is_not_counted()
             graph.add_output(&made);
         })
     };
-    // Each of three rows meets three of the window's five; of 40 columns 2, 1, 0, 1 and 2 are missing.
+    // Each of three rows overlaps three of the window's five; of 40 columns 2, 1, 0, 1 and 2 are
+    // missing.
     for pads in [Some([2, 2, 2, 2]), None] {
         let steps = of([1, 1], pads);
         assert_eq!(counted(&steps, "Conv", "left"), 8.0 * 9.0 * 5.0);
         assert_eq!(counted(&steps, "Conv", "work"), 8.0 * 9.0 * 194.0);
     }
-    // Every second row and column: rows 0 and 2 meet three each; the columns are taken one by one.
+    // Stride two: rows 0 and 2 overlap three each; the columns are strided.
     let steps = of([2, 2], Some([2, 2, 2, 2]));
     assert_eq!(counted(&steps, "Conv", "left"), 8.0 * 6.0 * 5.0);
     assert_eq!(counted(&steps, "Conv", "work"), 0.0);
@@ -322,7 +323,7 @@ fn a_right_side_whose_lines_lie_across_is_packed_value_by_value() {
         |steps: &[OperatorStep], kind: &str| (counted(steps, kind, "right"), counted(steps, kind, "turned"));
     assert_eq!(sides(&gemm(0), "Gemm"), (4096.0, 0.0));
     assert_eq!(sides(&gemm(1), "Gemm"), (0.0, 4096.0));
-    // Axes that are turned in passing: only where neighbours do not stay neighbours.
+    // Fused transposes count only if they move the contiguous axis.
     let product = |perm: Vec<i64>, dims: &[u64]| {
         steps_of(|graph| {
             let (left, right) =

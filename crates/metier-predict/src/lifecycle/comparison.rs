@@ -1,38 +1,37 @@
-//! Compares the predictor in use with a candidate on groups that neither has seen, and decides
-//! which of them answers.
+//! Compares the predictor in use with a candidate on held-out groups, and decides which one
+//! answers.
 //!
-//! A group is a graph, a device, a phase or a moment; each counts alike. Of several targets
-//! (components of power) the worst decides, so that no gain in one hides a loss in another.
+//! A group is a graph, a device, a phase or a time; each counts alike. With several targets (power
+//! components) the worst decides, so that a gain in one cannot hide a loss in another.
 
 use std::collections::BTreeMap;
 
 /// Mean absolute errors of a predictor by group, one for each target.
 pub type GroupErrors<K> = BTreeMap<K, Vec<f64>>;
 
-/// How the error of a candidate and of the predictor in use have to relate before the candidate
-/// answers.
+/// Required relation between the errors of the candidate and of the predictor in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PromotionMargin {
-    /// The candidate may be worse by this share: it has learned from more, and measurements
+    /// The candidate may be worse by this share: it has more training data, and measurements
     /// scatter.
     Tolerate(f64),
-    /// The candidate has to be better by this share.
+    /// The candidate must be better by this share.
     Demand(f64),
 }
 
-/// Which of two predictors answers from now on.
+/// Result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PromotionDecision {
-    /// The candidate.
+    /// The candidate answers.
     Promoted,
-    /// The predictor in use: the candidate is no better.
+    /// The predictor in use stays: the candidate is no better.
     Kept,
-    /// The predictor in use: there is too little to learn from or to compare by.
+    /// The predictor in use stays: there is too little data to train or compare.
     TooFew,
 }
 
 impl PromotionDecision {
-    /// As metrics name it.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Promoted => "promoted",
@@ -42,18 +41,18 @@ impl PromotionDecision {
     }
 }
 
-/// The errors of two predictors on the groups that both are judged by.
+/// Errors of two predictors on their common groups.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PredictorComparison {
-    /// The error of the predictor in use; `None` where none is, or no group is common to both.
+    /// Error of the predictor in use; `None` without one, or without common groups.
     pub incumbent: Option<f64>,
-    /// The error of the candidate on the same groups; on all of its own where nothing is in use.
+    /// Error of the candidate on the same groups; on all its groups if no predictor is in use.
     pub candidate: f64,
     pub groups: usize,
 }
 
 impl PredictorComparison {
-    /// Compares on the groups that both have.
+    /// Compares on the common groups.
     pub fn new<K: Ord>(incumbent: Option<&GroupErrors<K>>, candidate: &GroupErrors<K>) -> Self {
         let is_common = |group: &&K| incumbent.is_none_or(|incumbent| incumbent.contains_key(*group));
         let groups: Vec<&K> = candidate.keys().filter(is_common).collect();
@@ -61,7 +60,7 @@ impl PredictorComparison {
         Self { incumbent, candidate: worst_mean(candidate, &groups), groups: groups.len() }
     }
 
-    /// Whether the candidate replaces the predictor in use.
+    /// Decides whether the candidate replaces the predictor in use.
     pub fn decide(&self, margin: PromotionMargin) -> PromotionDecision {
         let is_better = self.incumbent.is_none_or(|incumbent| match margin {
             PromotionMargin::Tolerate(share) => self.candidate <= incumbent * (1.0 + share),

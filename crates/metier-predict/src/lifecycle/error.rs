@@ -1,15 +1,15 @@
-//! What can go wrong in the life of a predictor.
+//! Errors of the predictor lifecycle.
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LifecycleError {
-    /// A predictor whose file cannot be used.
+    /// A predictor's file is unusable.
     #[error("predictor {id}: {why}; `metier predictors remove {id}` removes it")]
     Unusable { id: String, why: String },
-    /// A predictor from elsewhere that is not imported.
+    /// An import was rejected.
     #[error("the predictor is refused: {why}")]
     Refused { why: String },
-    /// The record of a training lock that cannot be written.
+    /// The record of a training lock cannot be serialised.
     #[error("training lock: {0}")]
     Lock(serde_json::Error),
     #[error(transparent)]
@@ -17,7 +17,7 @@ pub enum LifecycleError {
 }
 
 impl LifecycleError {
-    /// A file that cannot be used.
+    /// An error for an unusable file.
     pub fn unusable(id: &metier_types::ContentDigest, why: impl ToString) -> Self {
         Self::Unusable { id: id.to_string(), why: why.to_string() }
     }

@@ -1,18 +1,17 @@
-//! One life of every predictor, whatever it predicts: latency, memory, power, and contention when
-//! it comes.
+//! The common lifecycle of all predictors: latency, memory, power, and later contention.
 //!
 //! ```text
-//! fit ─► [`UnseenPredictions`] ─► [`PredictorComparison`] ─► [`standing`]: in use or aside
+//! fit ─► [`UnseenPredictions`] ─► [`PredictorComparison`] ─► [`standing`]: in use or superseded
 //!  ▲      score, baselines         margin on unseen groups    successor, roll-back, prune
 //!  └── [`retrain`], one at a time ([`training_lock`])         [`portable`]: to other hosts
 //! ```
 //!
-//! A predictor is a [`GraphTimePredictor`](metier_types::GraphTimePredictor) record and a file whose SHA-256 is its
-//! id. At most one of a [`PredictorScope`] (kind, device, runtime or pipeline) is in use; the
-//! others are kept aside to go back to. A kind says with [`PredictorKind`] how its files are
-//! checked; what its files hold and how they are scored is its own. The comparison and the margin
-//! work on errors by group alone, so a trainer without a store follows the same rules. Reads and
-//! writes the store and nothing else.
+//! A predictor is a [`GraphTimePredictor`](metier_types::GraphTimePredictor) record and a file; its
+//! id is the file's SHA-256. At most one predictor of a [`PredictorScope`] (kind, device, runtime
+//! or pipeline) is in use; others are stored for roll-back. A kind implements [`PredictorKind`] to
+//! check its files; the file format and the scoring are its own. Comparison and margin use errors
+//! by group only, so trainers without a store follow the same rules. Reads and writes the store
+//! only.
 
 mod comparison;
 mod error;
@@ -29,25 +28,24 @@ pub use standing::PredictorScope;
 
 use metier_types::{ContentDigest, DeviceRef};
 
-/// A kind of predictors, as the lifecycle needs it.
+/// A kind of predictors.
 pub trait PredictorKind: Sync {
-    /// What `kind` says in its records.
+    /// The record's `kind`.
     fn name(&self) -> &'static str;
-    /// The field of a record that tells apart what is predicted on one device: a runtime, a
-    /// pipeline.
+    /// Record field that separates predictors of one device: a runtime, a pipeline.
     fn variant_field(&self) -> &'static str;
-    /// Trivial answers, as named in `held_out`, that a predictor has to beat before it answers.
+    /// Baselines, as named in `held_out`, that a predictor must beat before it answers.
     fn baselines(&self) -> &'static [&'static str];
-    /// Checks a file as it is checked before it answers.
+    /// Checks a file like before its use for predictions.
     fn check(&self, id: &ContentDigest, file: &[u8]) -> Result<PredictorFileScope, LifecycleError>;
 }
 
-/// What a predictor's file says of itself.
+/// Scope stated in a predictor's file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PredictorFileScope {
-    /// Where it was learned; `None` where files of that kind do not say.
+    /// Device of the training data; `None` if files of the kind do not state it.
     pub device: Option<DeviceRef>,
-    /// The runtime or pipeline that it predicts.
+    /// Runtime or pipeline.
     pub variant: String,
 }
 

@@ -1,9 +1,8 @@
-//! Predictors as files that go from one host to another: the record and the predictor's file, in
-//! one.
+//! Exports and imports predictors between hosts: the record and the predictor's file in one file.
 //!
-//! The file stands there as text (or as base64 where it is binary), so that its digest, which is
-//! the predictor's id, stays what it was. An import is checked as a file of the store is: one that
-//! would not answer is not kept.
+//! The inner file is stored as text, or as base64 if it is binary. So its digest, which is the
+//! predictor's id, stays equal. An import is checked like a file of the store; an unusable
+//! predictor is rejected.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -15,22 +14,22 @@ use serde_json::json;
 use super::standing::install_imported;
 use super::{LifecycleError, PredictorKind, kind_named};
 
-/// The schema of such a file.
+/// Schema of the export file.
 pub const SCHEMA: &str = "metier.predictor-file/1";
-/// Largest file that is read: what a store takes, as base64.
+/// Largest file that is read: the store's limit in base64.
 pub const MAX_PORTABLE_BYTES: u64 = (256 << 20) / 3 * 4 + (1 << 20);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct PortablePredictor {
     schema: String,
     record: Predictor,
-    /// How `file` is written: text where it is absent.
+    /// Encoding of `file`; text if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     encoding: Option<String>,
     file: String,
 }
 
-/// A predictor as such a file.
+/// Exports a predictor.
 pub fn export(store: &RecordStore, id: &ContentDigest) -> Result<Vec<u8>, LifecycleError> {
     let (record, bytes) = find(store, id)?;
     let (encoding, file) = match String::from_utf8(bytes) {
@@ -43,7 +42,7 @@ pub fn export(store: &RecordStore, id: &ContentDigest) -> Result<Vec<u8>, Lifecy
     Ok(text)
 }
 
-/// The record of a predictor with its file.
+/// A predictor's record and file.
 pub fn find(store: &RecordStore, id: &ContentDigest) -> Result<(Predictor, Vec<u8>), LifecycleError> {
     let record = store.predictor(id)?.ok_or_else(|| LifecycleError::unusable(id, "it is not there"))?;
     let file =
@@ -51,8 +50,8 @@ pub fn find(store: &RecordStore, id: &ContentDigest) -> Result<(Predictor, Vec<u
     Ok((record, file))
 }
 
-/// Imports such a file. The newer predictor of a scope answers; the other is kept aside, and its
-/// record says why.
+/// Imports an export file. The newer predictor of a scope answers; the other is superseded, and its
+/// record has the reason.
 pub fn import(
     store: &RecordStore,
     kinds: &[&dyn PredictorKind],
@@ -85,7 +84,7 @@ pub fn import(
         other => other,
     })?;
     if let Some(device) = of_file.device
-        && record.device.as_ref().is_none_or(|said| said.id != device.id)
+        && record.device.as_ref().is_none_or(|device_ref| device_ref.id != device.id)
     {
         return Err(refused(format!("its record is not of {}, where its file was learned", device.id)));
     }
@@ -113,7 +112,7 @@ mod tests {
         assert_eq!((taken.id, taken.standing), (learned.id, PredictorStanding::InUse));
         let file = to.store.predictor_file(&learned.id).unwrap();
         assert_eq!(file, from.store.predictor_file(&learned.id).unwrap());
-        // Once more changes nothing; a newer one passes it.
+        // A second import changes nothing; a newer predictor supersedes it.
         assert_eq!(import(&to.store, &KINDS, &bytes).unwrap().id, taken.id);
         from.trials(8..12);
         let newer = fit::fit(&from.store, &from.device, None, RTEN).unwrap().record;

@@ -1,8 +1,8 @@
-//! Retrains when new runs have arrived, and keeps the better predictor: one loop for every kind.
+//! Retrains after new runs and keeps the better predictor: one loop for all kinds.
 //!
-//! Runs are taken as they come, and learned from when a [`RetrainTask`] finds enough of them. Both
-//! wait until nothing is measured on the device, which they would disturb; runs whose measuring
-//! program was killed are marked first. While no run arrives, a turn costs two counts.
+//! Each round imports new runs; a [`RetrainTask`] trains once there are enough. Both wait while a
+//! measurement runs on the device, which they would disturb. Before that, runs of killed processes
+//! are marked as interrupted. Without new runs a round costs two count queries.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -13,22 +13,22 @@ use metier_types::{Device, RunId, RunState};
 
 use super::{LifecycleError, training_lock};
 
-/// How often runs are looked for.
+/// Time between rounds.
 const RETRAIN_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a stop request waits at most.
+/// Longest delay of a stop request.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What one kind of predictors learns from new runs.
+/// Retraining of one kind of predictors.
 pub trait RetrainTask {
-    /// The kind, as [`training_lock`] knows it.
+    /// Name of the kind for [`training_lock`].
     const KIND: &'static str;
     type Fitted;
     type Error: From<LifecycleError> + Display;
 
-    /// Takes what arrived. Returns how many runs have been looked at, now and before.
+    /// Imports new runs. Returns the number of runs considered so far.
     fn take(&mut self, store: &RecordStore, device: &Device) -> Result<u64, Self::Error>;
 
-    /// Learns where enough is new.
+    /// Trains if there is enough new data.
     fn learn(
         &mut self,
         store: &RecordStore,
@@ -37,31 +37,31 @@ pub trait RetrainTask {
     ) -> Result<RetrainOutcome<Self::Fitted>, Self::Error>;
 }
 
-/// Whether something is measured on the device at this moment; asked before each fit.
+/// Whether a measurement runs on the device now; called before each fit.
 pub type MeasuringCheck<'a> = &'a dyn Fn() -> Result<bool, LifecycleError>;
 
-/// What a task learned.
+/// Result of a task.
 #[derive(Debug)]
 pub struct RetrainOutcome<F> {
     pub fitted: Vec<F>,
-    /// Whether it left something for the next turn, because something was being measured.
+    /// Whether work is left for the next round because a measurement started.
     pub is_interrupted: bool,
 }
 
-/// Marks the runs of a device as interrupted whose measuring program is gone, and names them. The
-/// run engine does it (`metier_measure::leftovers`), on which no predictor depends.
+/// Marks runs of killed processes as interrupted and returns them. The run engine implements it
+/// (`metier_measure::leftovers`); predictors do not depend on that crate.
 pub type RunSweeper<'a> = &'a dyn Fn(&RecordStore, &Device) -> Result<Vec<RunId>, String>;
 
-/// How many runs have ended, on whatever device, and the newest of them.
+/// Number of finished runs on all devices, and the newest.
 type ArrivedRuns = (u64, Option<RunId>);
 
-/// A task with what it has seen.
+/// A task with its progress.
 #[derive(Debug)]
 pub struct PredictorRetrainer<T> {
     task: T,
-    /// What had arrived when all of it had been looked at.
+    /// Finished runs when all had been considered.
     seen: Option<ArrivedRuns>,
-    /// Runs that had been looked at when nothing was left to learn.
+    /// Number of considered runs when no training was left.
     settled: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl<T: RetrainTask> PredictorRetrainer<T> {
         Self { task, seen: None, settled: None }
     }
 
-    /// Takes new runs, and learns where enough is new.
+    /// One round: imports new runs and trains if there are enough.
     pub fn turn(
         &mut self,
         store: &RecordStore,
@@ -78,7 +78,7 @@ impl<T: RetrainTask> PredictorRetrainer<T> {
         sweep: RunSweeper<'_>,
     ) -> Result<Vec<T::Fitted>, T::Error> {
         sweep_runs(store, device, sweep)?;
-        // Before anything is taken: what arrives meanwhile is for the next turn.
+        // Read before the import: later arrivals belong to the next round.
         let arrived = arrived(store)?;
         if self.seen == Some(arrived) {
             return Ok(Vec::new());
@@ -103,16 +103,15 @@ impl<T: RetrainTask> PredictorRetrainer<T> {
         Ok(fitted)
     }
 
-    /// Takes turns until it is asked to stop, at the lowest priority. Call it from a thread of its
-    /// own.
+    /// Runs rounds until stopped, at the lowest priority. Must run on its own thread.
     pub fn run(mut self, store: &RecordStore, device: &Device, sweep: RunSweeper<'_>, stop: &StopRequest) {
-        // SAFETY: the call changes the priority of the calling thread and nothing else.
+        // SAFETY: the call only changes the priority of the calling thread.
         if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) } != 0 {
             tracing::debug!("learning has the priority of everything else");
         }
         while !stop.is_requested() {
             if let Err(error) = self.turn(store, device, sweep) {
-                tracing::warn!(%error, "nothing was learned from new runs; trying again");
+                tracing::warn!(%error, "training on new runs failed; trying again");
             }
             let begin = Instant::now();
             while begin.elapsed() < RETRAIN_INTERVAL && !stop.is_requested() {
@@ -138,7 +137,7 @@ fn has_running(store: &RecordStore, device: &Device) -> Result<bool, LifecycleEr
     Ok(store.runs(&filter)?.total > 0)
 }
 
-/// Marks runs whose measuring program was killed: else nothing would ever be learned beside them.
+/// Marks runs of killed processes; otherwise they would block training forever.
 fn sweep_runs(store: &RecordStore, device: &Device, sweep: RunSweeper<'_>) -> Result<(), LifecycleError> {
     if !has_running(store, device)? {
         return Ok(());

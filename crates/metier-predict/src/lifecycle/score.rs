@@ -1,29 +1,28 @@
-//! Scores predictions of groups that a predictor has not seen, beside what trivial answers would
-//! have been.
+//! Computes held-out errors of predictions, and of the baselines on the same rows.
 
 use metier_learn::score::PredictionScore;
 use metier_types::{ExtraFields, HeldOutError, Ratio};
 
-/// Predictions of one target, each by a predictor that had not seen its group.
+/// Held-out predictions of one target; each group was absent from the training data.
 #[derive(Debug, Clone)]
 pub struct UnseenPredictions<'a> {
     pub target: &'a str,
     pub unit: &'a str,
-    /// What was held out: `graphs`, `devices`, `phases`.
+    /// Unit of the hold-out: `graphs`, `devices`, `phases`.
     pub held_out: &'a str,
     pub groups: usize,
     pub measured: &'a [f64],
     pub predicted: &'a [f64],
-    /// Rows inside their intervals.
+    /// Number of rows inside their intervals.
     pub covered: usize,
-    /// The coverage that the intervals plan.
+    /// Nominal coverage of the intervals.
     pub coverage: f64,
-    /// Trivial answers by name; one that is missing for a row is left out.
+    /// Baselines by name; one with missing rows is left out.
     pub baselines: &'a [(&'a str, Option<Vec<f64>>)],
 }
 
 impl UnseenPredictions<'_> {
-    /// The score; `None` where there are no rows.
+    /// The held-out error; `None` without rows.
     pub fn score(&self) -> Option<HeldOutError> {
         let score = PredictionScore::compute(self.measured, self.predicted, 0.0)?;
         let rows = self.measured.len();

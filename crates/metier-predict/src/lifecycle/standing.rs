@@ -1,7 +1,7 @@
-//! Which predictor answers: promotion, demotion, roll-back, the successor of one that is removed,
-//! and how many are kept.
+//! Standing of predictors: promotion, demotion, roll-back, the successor of a removed predictor,
+//! and the number of stored predictors.
 //!
-//! The standing of a predictor is in its record; why it is so stands beside it (`because`).
+//! The standing is in the predictor's record, with its reason (`because`).
 
 use metier_store::RecordStore;
 use metier_types::{ContentDigest, DeviceId, Predictor, PredictorStanding};
@@ -9,23 +9,22 @@ use serde_json::json;
 
 use super::{LifecycleError, PredictorKind, kind_named};
 
-/// Predictors of a scope that are kept beside the one in use, to go back to.
+/// Superseded predictors stored per scope, for roll-back.
 pub const MAX_ASIDE: usize = 4;
-/// In a record: why it has its standing.
+/// Record field with the reason of the standing.
 const BECAUSE: &str = "because";
-/// How the reason begins where a predictor lost against a trivial answer.
+/// Prefix of the reason if a predictor lost against a baseline.
 const UNFIT_PREFIX: &str = "it is no better than";
-/// Fields of records that tell apart what is predicted on one device
-/// ([`PredictorKind::variant_field`]).
+/// Record fields that separate predictors of one device ([`PredictorKind::variant_field`]).
 const VARIANT_FIELDS: [&str; 2] = ["runtime", "pipeline"];
 
-/// What a predictor answers for. Of each scope at most one predictor is in use.
+/// What a predictor answers for. At most one predictor of each scope is in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PredictorScope {
     pub kind: String,
-    /// The device it was learned on.
+    /// Device of the training data.
     pub device: Option<DeviceId>,
-    /// The runtime or pipeline.
+    /// Runtime or pipeline.
     pub variant: Option<String>,
 }
 
@@ -45,14 +44,14 @@ impl PredictorScope {
         }
     }
 
-    /// All predictors of it, newest first.
+    /// All predictors of the scope, newest first.
     pub fn predictors(&self, store: &RecordStore) -> Result<Vec<Predictor>, LifecycleError> {
         let mut all = store.predictors(Some(&self.kind))?;
         all.retain(|predictor| Self::of(predictor) == *self);
         Ok(all)
     }
 
-    /// The one that answers.
+    /// The predictor in use.
     pub fn in_use(&self, store: &RecordStore) -> Result<Option<Predictor>, LifecycleError> {
         Ok(self
             .predictors(store)?
@@ -60,7 +59,7 @@ impl PredictorScope {
             .find(|predictor| predictor.standing == PredictorStanding::InUse))
     }
 
-    /// Keeps all others of it aside.
+    /// Demotes all other predictors of the scope.
     pub fn demote_others(
         &self,
         store: &RecordStore,
@@ -76,7 +75,7 @@ impl PredictorScope {
         Ok(())
     }
 
-    /// Removes the oldest of those kept aside: retraining every hour must not fill the store.
+    /// Removes the oldest superseded predictors, since hourly retraining would fill the store.
     pub fn prune(&self, store: &RecordStore) -> Result<(), LifecycleError> {
         let all = self.predictors(store)?;
         for old in
@@ -88,8 +87,8 @@ impl PredictorScope {
     }
 }
 
-/// Reads the files of all predictors of a kind that are in use. One that cannot be used is logged
-/// and left out: without it a simpler answer is still there.
+/// Reads the files of all predictors of a kind in use. An unusable one is logged and skipped; a
+/// baseline still answers.
 pub fn read_in_use<T>(
     store: &RecordStore,
     kind: &str,
@@ -110,7 +109,7 @@ pub fn read_in_use<T>(
     Ok(all)
 }
 
-/// Records a predictor. One that is in use displaces the one that was, and says so in its record.
+/// Records a predictor. If it is in use, it supersedes the previous one, which its record states.
 pub fn install(
     store: &RecordStore,
     record: &Predictor,
@@ -124,7 +123,7 @@ pub fn install(
     Ok(())
 }
 
-/// Records a predictor that was learned elsewhere: the newer one of a scope answers.
+/// Records an imported predictor: the newer one of a scope answers.
 pub fn install_imported(
     store: &RecordStore,
     record: &mut Predictor,
@@ -138,7 +137,7 @@ pub fn install_imported(
     install(store, record, file, &format!("{} was imported and is newer", record.id))
 }
 
-/// Puts a predictor in use that was kept aside: promotion and roll-back by hand.
+/// Promotes a stored predictor by hand, also for roll-back.
 pub fn put_in_use(store: &RecordStore, mut record: Predictor) -> Result<Predictor, LifecycleError> {
     let scope = PredictorScope::of(&record);
     set_standing(&mut record, PredictorStanding::InUse, "it was put in use by hand");
@@ -147,8 +146,7 @@ pub fn put_in_use(store: &RecordStore, mut record: Predictor) -> Result<Predicto
     Ok(record)
 }
 
-/// Removes a predictor. With the one in use gone its [`successor`] answers, if there is one: it is
-/// returned.
+/// Removes a predictor. If it was in use, its [`successor`] is promoted and returned.
 pub fn remove(
     store: &RecordStore,
     kinds: &[&dyn PredictorKind],
@@ -166,9 +164,9 @@ pub fn remove(
     Ok(Some(heir))
 }
 
-/// Which predictor answers when the one in use is gone: of the same scope the one kept aside that
-/// has the smallest held-out error; of those without, the newest. One that lost against a trivial
-/// answer never does. `all` are newest first.
+/// The predictor that replaces a removed one: the superseded predictor of the same scope with the
+/// smallest held-out error; without errors, the newest. Predictors that lost against a baseline are
+/// excluded. `all` is sorted newest first.
 pub fn successor<'a>(
     all: &'a [Predictor],
     gone: &Predictor,
@@ -180,35 +178,36 @@ pub fn successor<'a>(
             && predictor.standing == PredictorStanding::Passed
             && PredictorScope::of(predictor) == scope
     };
-    let error = |one: &Predictor| {
-        let value = one.held_out.first().and_then(|held| held.extra.get("mean_log_error")?.as_f64());
+    let error = |candidate: &Predictor| {
+        let value = candidate.held_out.first().and_then(|held| held.extra.get("mean_log_error")?.as_f64());
         value.unwrap_or(f64::INFINITY)
     };
-    let is_fit = |one: &&Predictor| {
-        reason(one).is_none_or(|why| !why.starts_with(UNFIT_PREFIX)) && lost_against(one, baselines).is_none()
+    let is_fit = |candidate: &&Predictor| {
+        reason(candidate).is_none_or(|why| !why.starts_with(UNFIT_PREFIX))
+            && lost_against(candidate, baselines).is_none()
     };
-    // Of equals the first, which is the newest.
-    all.iter().filter(is_alike).filter(is_fit).min_by(|one, other| error(one).total_cmp(&error(other)))
+    // Among equals the first wins, which is the newest.
+    all.iter().filter(is_alike).filter(is_fit).min_by(|a, b| error(a).total_cmp(&error(b)))
 }
 
-/// The trivial answer that is at least as good as a predictor on what that held out.
+/// The baseline that is at least as good as a predictor on its held-out data.
 pub fn lost_against(record: &Predictor, baselines: &[&'static str]) -> Option<&'static str> {
     let held = record.held_out.first()?;
     let own = held.mean_absolute_error_ratio?.get();
     baselines.iter().copied().find(|name| held.baselines.get(*name).is_some_and(|trivial| own >= *trivial))
 }
 
-/// The reason of one that lost against a trivial answer; [`successor`] knows it by its beginning.
+/// The reason for a loss against a baseline; [`successor`] recognises its prefix.
 pub fn unfit_because(baseline: &str) -> String {
     format!("{UNFIT_PREFIX} {baseline}, so it does not answer; more graphs would help")
 }
 
-/// Why a predictor has its standing.
+/// The reason for a predictor's standing.
 pub fn reason(record: &Predictor) -> Option<&str> {
     record.extra.get(BECAUSE)?.as_str()
 }
 
-/// Sets a standing and the reason for it.
+/// Sets a standing with its reason.
 pub fn set_standing(record: &mut Predictor, standing: PredictorStanding, because: &str) {
     record.standing = standing;
     record.extra.insert(BECAUSE.into(), json!(because));
@@ -218,8 +217,7 @@ pub fn set_standing(record: &mut Predictor, standing: PredictorStanding, because
 mod tests {
     use super::*;
 
-    /// One that was kept aside, with its held-out errors: on the logarithm, its own, and the
-    /// trivial answer's.
+    /// A superseded predictor with held-out errors: on the logarithm, its own, and the baseline's.
     fn aside(number: u8, log: Option<f64>, own: f64, trivial: f64, because: &str) -> Predictor {
         let mut record: Predictor = serde_json::from_value(json!({
             "schema": "metier.predictor/1", "id": ContentDigest::from_bytes([number; 32]), "kind": "latency",

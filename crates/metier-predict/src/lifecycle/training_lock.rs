@@ -1,8 +1,8 @@
-//! Marks that this process measures in order to learn, so that no other process trains meanwhile:
-//! that would disturb it.
+//! Marks that this process measures training data, so that no other process trains meanwhile and
+//! disturbs the measurement.
 //!
-//! The mark is in the store, with the identity of the process as runs have one; a process that was
-//! killed leaves none.
+//! The mark is in the store, with the process identity as in run records; marks of killed processes
+//! are ignored.
 
 use metier_device::process_owner;
 use metier_linux::KernelRoots;
@@ -11,7 +11,7 @@ use metier_types::Device;
 
 use super::LifecycleError;
 
-/// The mark, for as long as it is held.
+/// The mark; it is removed on drop.
 #[derive(Debug)]
 pub struct TrainingLock<'a> {
     store: &'a RecordStore,
@@ -20,7 +20,7 @@ pub struct TrainingLock<'a> {
 }
 
 impl<'a> TrainingLock<'a> {
-    /// Marks that this process makes trials of a kind on a device.
+    /// Marks that this process runs trials of a kind on a device.
     pub fn acquire(store: &'a RecordStore, device: &'a Device, kind: &str) -> Result<Self, LifecycleError> {
         let own = process_owner::current_owner(&KernelRoots::default(), device);
         let record = serde_json::to_string(&own).map_err(LifecycleError::Lock)?;
@@ -31,7 +31,7 @@ impl<'a> TrainingLock<'a> {
         Ok(lock)
     }
 
-    /// Marks of other processes that are still there.
+    /// Marks of other live processes.
     fn other_marks(&self) -> Result<Vec<StoredTrial>, LifecycleError> {
         let roots = KernelRoots::default();
         let own = key(&process_owner::current_owner(&roots, self.device));
@@ -49,19 +49,19 @@ impl<'a> TrainingLock<'a> {
 impl Drop for TrainingLock<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.other_marks().and_then(|left| self.replace(&left)) {
-            // It says nothing any more once this process is gone.
+            // The mark becomes void when this process ends.
             tracing::debug!(%error, "the mark of making trials stays");
         }
     }
 }
 
-/// Whether a process that is still there makes trials of a kind on a device.
+/// Whether a live process runs trials of a kind on a device.
 pub fn is_held_by_any(store: &RecordStore, device: &Device, kind: &str) -> Result<bool, LifecycleError> {
     let roots = KernelRoots::default();
     Ok(store.trials(&device.id, &mark_of(kind))?.iter().any(|mark| is_held(&roots, mark)))
 }
 
-/// The kind of the trials that are such marks.
+/// Trial kind of these marks.
 fn mark_of(kind: &str) -> String {
     format!("{kind}-under-way")
 }
@@ -89,7 +89,7 @@ mod tests {
         assert!(is_held_by_any(store, device, "latency").unwrap());
         drop(held);
         assert!(!is_held_by_any(store, device, "latency").unwrap());
-        // One of an earlier boot, and one whose process id went to somebody else.
+        // A mark of an earlier boot, and one whose process id was reused.
         let own = process_owner::current_owner(&KernelRoots::default(), device);
         for gone in
             [OwnerProcess { boot: "before".into(), ..own.clone() }, OwnerProcess { started: 1, ..own }]

@@ -1,8 +1,10 @@
-//! A predictor on another device: what each family costs there, from its passport and a few graphs that were measured.
+//! Adapts a predictor to another device: a factor for each operator family, from the device's
+//! passport and a few measured graphs.
 //!
-//! With `t_f` the seconds that the predictor says for family `f` of a graph, the other device takes `Σ_f exp(θ_f) · t_f`. The prior for `θ` is what the two
-//! passports say; each measured graph moves it, mostly for the families that the graph spends its time in (Gauss–Newton steps on the
-//! logarithm, with a ridge around the prior).
+//! With `t_f` the predicted seconds for family `f` of a graph, the other device takes `Σ_f exp(θ_f)
+//! · t_f`. The prior for `θ` is the ratio of the two passports. Each measured graph moves it,
+//! mostly for the families with the largest time (Gauss–Newton steps on the logarithm, with a ridge
+//! around the prior).
 
 use std::collections::BTreeMap;
 
@@ -13,37 +15,37 @@ use super::linear::ridge;
 /// Factors by family, as logarithms.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DeviceAdaptation {
-    /// What every family is slower by.
+    /// Slowdown common to all families.
     pub common: f64,
-    /// What each is slower by beyond that.
+    /// Additional slowdown of each family.
     pub families: BTreeMap<String, f64>,
-    /// How far off it is on the graphs that it learned from, as a logarithm: root of the mean square.
+    /// Error on the training graphs, as a logarithm: root mean square.
     pub spread: f64,
-    /// Graphs that it learned from.
+    /// Number of training graphs.
     pub graphs: u64,
 }
 
-/// A graph that was measured on the other device.
+/// A graph measured on the other device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferGraph {
-    /// What the predictor says for each family.
+    /// Predicted seconds of each family.
     pub seconds_by_family: BTreeMap<String, f64>,
-    /// What it took there.
+    /// Measured seconds.
     pub seconds: f64,
 }
 
-/// How strongly a family's own factor is drawn towards the common one, in graphs.
+/// Ridge weight towards the common factor, in graphs.
 const FAMILY_RIDGE: f64 = 0.5;
-/// How strongly the common one is drawn towards the passports'.
+/// Ridge weight of the common factor towards the passports' ratio, in graphs.
 const COMMON_RIDGE: f64 = 0.1;
 
 impl DeviceAdaptation {
-    /// From the passports alone.
+    /// The adaptation from the passports alone.
     pub fn prior(ratio: f64) -> Self {
         Self { common: ratio.max(1e-6).ln(), ..Self::default() }
     }
 
-    /// Moves the prior by graphs that were measured.
+    /// Fits the factors on measured graphs, starting from the prior.
     pub fn fit(prior: &Self, graphs: &[TransferGraph]) -> Self {
         let usable: Vec<&TransferGraph> = graphs
             .iter()
@@ -70,7 +72,7 @@ impl DeviceAdaptation {
                         let seconds = graph.seconds_by_family.get(*family).copied().unwrap_or(0.0);
                         this.factor(family) * seconds / value
                     }));
-                    // Around the present point; the ridge is around the prior.
+                    // Linearised around the current point; the ridge is centred on the prior.
                     let own: f64 = (this.common - prior.common)
                         + families
                             .iter()
@@ -101,12 +103,12 @@ impl DeviceAdaptation {
         of(self) - of(prior)
     }
 
-    /// What a family is slower by.
+    /// Factor of a family.
     pub fn factor(&self, family: &str) -> f64 {
         (self.common + self.families.get(family).copied().unwrap_or(0.0)).exp()
     }
 
-    /// What a graph takes there.
+    /// Predicted seconds of a graph on the other device.
     pub fn apply(&self, seconds_by_family: &BTreeMap<String, f64>) -> f64 {
         seconds_by_family
             .iter()

@@ -1,4 +1,5 @@
-//! The time of a whole graph: the sum over its operators, corrected by what whole graphs took, slowed down by what else runs.
+//! Predicts the time of a graph: the sum over its operators, corrected by whole-graph measurements,
+//! times the slowdown by co-runners.
 
 use std::collections::BTreeMap;
 
@@ -16,24 +17,24 @@ use metier_learn::random::mix_bits;
 pub struct GraphOperator {
     pub family: String,
     pub kind: String,
-    /// How often it runs.
+    /// Number of iterations.
     pub turns: f64,
-    /// Counts that its time is about proportional to.
+    /// Counts that its time is roughly proportional to.
     pub basis: Vec<f64>,
-    /// What the rest may depend on.
+    /// Further inputs of the model.
     pub features: Vec<f64>,
-    /// What one inference spent in it, where that is known.
+    /// Measured seconds in one inference, if known.
     pub seconds: Option<f64>,
 }
 
-/// What else the device does while a graph runs.
+/// Load of co-runners during a graph's run.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ResourcePressure {
-    /// Logarithm of the slowdown that fair sharing of the processors gives.
+    /// Logarithm of the slowdown under fair processor sharing.
     pub sharing: f64,
-    /// Share of the processors' time that others use.
+    /// Share of processor time used by co-runners.
     pub cpu: f64,
-    /// Share of memory bandwidth that others use.
+    /// Share of memory bandwidth used by co-runners.
     pub memory: f64,
 }
 
@@ -42,46 +43,48 @@ impl ResourcePressure {
         [self.sharing, self.cpu, self.memory]
     }
 
-    /// Whether others use so little that a graph takes what it takes alone, but for what their share costs: every host does something.
+    /// Whether the load is so small that only its share of the processors matters; no host is fully
+    /// idle.
     pub fn is_nearly_idle(self) -> bool {
         self.cpu <= MAX_NEARLY_IDLE && self.memory <= MAX_NEARLY_IDLE
     }
 
-    /// Whether nothing else runs.
+    /// Whether there is no load.
     pub fn is_idle(self) -> bool {
         self.values().iter().all(|value| *value <= 0.0)
     }
 }
 
-/// Share of the device that others may use while it counts as nearly idle.
+/// Load up to which a device counts as nearly idle.
 const MAX_NEARLY_IDLE: f64 = 0.1;
 
-/// A graph of known time.
+/// A graph with a measured time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimedGraph {
-    /// The graph; its points stay on one side of every split.
+    /// Id of the graph; its points stay in one fold.
     pub group: u64,
-    /// Whether it was made up for learning.
+    /// Whether it is a generated network.
     pub is_trial: bool,
     pub threads: u32,
     pub pressure: ResourcePressure,
     pub parts: Vec<GraphOperator>,
-    /// What one inference took.
+    /// Measured seconds of one inference.
     pub seconds: f64,
 }
 
 impl TimedGraph {
-    /// What tells whether two points are of the same work: graph, threads, and all that its operators have to do.
+    /// Identity of the work: graph, threads, and a digest of the operators' features.
     pub(super) fn content(&self) -> (u64, u32, u64) {
         let work = self.parts.iter().flat_map(|part| part.basis.iter().chain([&part.turns]));
         let work = work.fold(0, |sum, count| mix_bits(sum ^ count.to_bits()));
         (self.group, self.threads, work)
     }
 
-    /// Its operators whose time is known, each for one turn.
+    /// Operators with known times, for one iteration each.
     ///
-    /// Looking at operators takes time itself, and what happens between them is in no look: their times are moved so that with what it takes to `start` they add up to
-    /// what the whole took, by a little for each, and the rest in proportion.
+    /// Per-operator profiling adds overhead and misses time between operators. The times are
+    /// rescaled so that their sum plus `start` equals the measured total: first a bounded constant
+    /// per operator, then proportionally.
     pub fn samples(&self, start: f64) -> Vec<OperatorSample> {
         let known = || self.parts.iter().filter_map(|part| Some((part, part.seconds?)));
         let whole = (self.seconds - start).max(MIN_OPERATORS_SHARE * self.seconds);
@@ -109,10 +112,12 @@ impl TimedGraph {
     }
 }
 
-/// What an inference takes beside all operators, by number of threads: to begin, to hand out the outputs.
+/// Overhead of an inference outside its operators, by number of threads: start-up, and handing over
+/// the outputs.
 ///
-/// Of graphs without loops, what looks at operators leave of the whole is so much for each graph and so much for each operator, in proportion to the whole; the first is
-/// it. What is far off comes to count less: somebody else worked meanwhile.
+/// For graphs without loops, the total minus the profiled times is modelled as a constant plus an
+/// amount per operator, relative to the total; the constant is the result. Outliers are
+/// down-weighted, since they were disturbed by co-runners.
 pub fn starts(points: &[&TimedGraph]) -> BTreeMap<u32, f64> {
     let mut by_threads: BTreeMap<u32, Vec<(Vec<f64>, f64, f64)>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.pressure.is_idle()) {
@@ -142,37 +147,38 @@ pub fn starts(points: &[&TimedGraph]) -> BTreeMap<u32, f64> {
     found
 }
 
-/// Fewest graphs that tell what an inference takes beside its operators, the most that is believed, and from which share of the whole on one is far off.
+/// Fewest graphs for this fit, upper bound of the result, and the share of the total above which a
+/// residual is an outlier.
 const MIN_START_GRAPHS: usize = 40;
 const MAX_START_SECONDS: f64 = 1e-4;
 const START_OUTLIER_SHARE: f64 = 0.01;
-/// Operators take at least this share of the whole.
+/// Smallest share of the total spent in operators.
 const MIN_OPERATORS_SHARE: f64 = 0.3;
-/// How much less, and more, an operator may take than a look at it says, in seconds.
+/// Largest decrease, and increase, of an operator's profiled time, in seconds.
 const MAX_SECONDS_LESS: f64 = 1e-7;
 const MAX_SECONDS_MORE: f64 = 2e-6;
-/// No operator takes less.
+/// Lower bound of an operator's time.
 const MIN_OPERATOR_SECONDS: f64 = 5e-8;
-/// How far times may be moved in proportion.
+/// Largest proportional rescaling.
 const MAX_STRETCH: f64 = 1.5;
 
-/// What the sum over operators says.
+/// Sum over the operators.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperatorSum {
-    /// Of each operator, all turns.
+    /// Seconds of each operator over all iterations.
     pub each: Vec<f64>,
     pub seconds: f64,
-    /// Share of each family.
+    /// Time share of each family.
     pub shares: BTreeMap<String, f64>,
-    /// How far off it may be, as a logarithm.
+    /// Expected error, as a logarithm.
     pub spread: f64,
-    /// Share of the time that operators take which are like those that were seen.
+    /// Time share of operators within the training range.
     pub in_range: f64,
-    /// Kinds that were never seen.
+    /// Operator kinds absent from the training data.
     pub unseen: Vec<String>,
 }
 
-/// Errors of operators of one family go the same way; of different ones they even out.
+/// Errors within a family are assumed fully correlated, those of different families independent.
 pub fn sum(operators: &OperatorPredictor, parts: &[GraphOperator], threads: u32) -> OperatorSum {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     let mut spreads: BTreeMap<&str, f64> = BTreeMap::new();
@@ -199,30 +205,30 @@ pub fn sum(operators: &OperatorPredictor, parts: &[GraphOperator], threads: u32)
     let operators_take: f64 = each.iter().sum::<f64>().max(1e-9);
     let spread = spreads.values().map(|sum| (sum / operators_take).powi(2)).sum::<f64>().sqrt();
     shares.values_mut().for_each(|share| *share /= operators_take);
-    // What it takes to start is told with the operators, in proportion.
+    // The start-up overhead is distributed over the operators in proportion.
     let seconds = operators_take + operators.start(threads);
     each.iter_mut().for_each(|value| *value *= seconds / operators_take);
     OperatorSum { each, seconds, shares, spread, in_range: inside / operators_take, unseen }
 }
 
-/// What whole graphs take beyond the sum over their operators.
+/// Correction of the operator sum, fitted on whole graphs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GraphCorrection {
-    /// Factor of the sum, by number of threads.
+    /// Factor by number of threads.
     pub factor: BTreeMap<u32, f64>,
-    /// What the logarithm changes with a family's share.
+    /// Coefficient of each family's time share, on the logarithm.
     pub families: BTreeMap<String, f64>,
 }
 
-/// How strongly the correction by families is drawn towards none, in graphs.
+/// Ridge weight of the family coefficients towards 0, in graphs.
 const FAMILY_RIDGE: f64 = 4.0;
-/// What a made-up network counts beside a real one.
+/// Weight of a generated network relative to a real graph.
 const NETWORK_WEIGHT: f64 = 0.02;
-/// How far whole graphs may move a sum, as a logarithm.
+/// Largest correction, as a logarithm.
 const MAX_LOG_CORRECTION: f64 = 0.25;
 
 impl GraphCorrection {
-    /// Learns from graphs and what operators say of them, each graph counting alike.
+    /// Fits on graphs and their operator sums, each graph with equal weight.
     pub fn fit(points: &[(&TimedGraph, &OperatorSum)]) -> Self {
         let mut sizes: BTreeMap<u64, f64> = BTreeMap::new();
         points.iter().for_each(|(point, _)| *sizes.entry(point.group).or_default() += 1.0);
@@ -235,7 +241,7 @@ impl GraphCorrection {
         threads.sort_unstable();
         threads.dedup();
         for threads in threads {
-            // The middle of all graphs: one whose sum is far off must not move the others.
+            // The median over graphs, so that outliers do not move the others.
             let own = points.iter().filter(|(point, _)| point.threads == threads);
             let mut off: Vec<(f64, f64)> =
                 own.map(|(point, sum)| ((point.seconds / sum.seconds).ln(), weight(point))).collect();
@@ -276,7 +282,7 @@ impl GraphCorrection {
         sum.seconds * near.map_or(1.0, |(_, factor)| *factor)
     }
 
-    /// What a whole graph takes on an idle device.
+    /// Predicted seconds of a graph on an idle device.
     pub fn apply(&self, sum: &OperatorSum, threads: u32) -> f64 {
         let slope = |family: &String| self.families.get(family).copied().unwrap_or(0.0);
         let by_family: f64 = sum.shares.iter().map(|(family, share)| share * slope(family)).sum();
@@ -284,61 +290,62 @@ impl GraphCorrection {
     }
 }
 
-/// By how much others slow a graph down: never less with more of them.
+/// Slowdown by co-runners; monotone in the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadSlowdown {
-    /// For each of [`ResourcePressure`]'s fields, none below 0.
+    /// Non-negative coefficients of [`ResourcePressure`]'s fields.
     pub coefficients: [f64; 3],
-    /// For memory pressure and the share of the time that moves bytes.
+    /// Coefficient of memory pressure times the share of time spent on moving bytes.
     pub moving: f64,
-    /// How far off it is, as a logarithm; 0 where nothing was learned under load.
+    /// Error as a logarithm; 0 without training data under load.
     pub spread: f64,
-    /// What goes beyond the line, which is that of fair sharing then.
+    /// Trees for the remainder; the linear part is fair sharing then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trees: Option<BoostedTrees>,
 }
 
 impl Default for LoadSlowdown {
-    /// Fair sharing, and nothing else known.
+    /// Fair sharing only, without training data.
     fn default() -> Self {
         Self { coefficients: [1.0, 0.0, 0.2], moving: 0.5, spread: 0.25, trees: None }
     }
 }
 
-/// Families that move bytes rather than compute.
+/// Families limited by memory rather than by compute.
 const MOVING_FAMILIES: [&str; 8] =
     ["move", "unary", "binary", "matvec", "pool", "resize", "conv-depth", "norm"];
 
-/// Share of a graph's time that moves bytes.
+/// Share of a graph's time spent on moving bytes.
 pub fn moving(sum: &OperatorSum) -> f64 {
     MOVING_FAMILIES.iter().filter_map(|family| sum.shares.get(*family)).sum()
 }
 
-/// How much longer a graph took beside others than alone.
+/// Slowdown of a graph by co-runners.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadedPoint {
     pub pressure: ResourcePressure,
     pub threads: u32,
-    /// Share of its time that moves bytes.
+    /// Share of its time spent on moving bytes.
     pub moving: f64,
-    /// Logarithm of how many times as long it took.
+    /// Logarithm of the slowdown factor.
     pub slower: f64,
     pub group: u64,
-    /// Whether it was made up for learning.
+    /// Whether it is a generated network.
     pub is_trial: bool,
 }
 
-/// What the coefficients are drawn to: fair sharing of the processors.
+/// Ridge target of the coefficients: fair sharing of the processors.
 const FAIR_COEFFICIENTS: [f64; 4] = [1.0, 0.0, 0.0, 0.0];
-/// With the strength of how many graphs they are drawn there.
+/// Ridge weight, in graphs.
 const FAIR_GRAPHS: f64 = 2.0;
-/// What trees look at; the first three are load.
+/// Inputs of the trees; the first three are load.
 const LOAD_FEATURES: [&str; 5] = ["sharing", "cpu", "memory", "moving", "threads"];
-/// What a graph without load counts beside one with it.
+/// Weight of an unloaded point relative to a loaded one.
 const UNLOADED_WEIGHT: f64 = 0.3;
-/// Of the error of a line, what is left with trees at most where these are kept.
+/// Trees are used only if their error is at most this multiple of the linear model's.
 const MAX_TREE_ERROR_RATIO: f64 = 0.97;
-/// Rounds in which what is far off comes to count less, and from how far on, as a logarithm.
+/// Rounds of robust reweighting, and the residual from which points are down-weighted, as a
+/// logarithm.
 const REWEIGHT_ROUNDS: usize = 6;
 const OUTLIER_LOG_ERROR: f64 = 0.1;
 
@@ -347,7 +354,7 @@ fn load_row(pressure: ResourcePressure, moving: f64, threads: u32) -> [f64; 5] {
     [sharing, cpu, memory, moving.clamp(0.0, 1.0), f64::from(threads)]
 }
 
-/// What goes beyond fair sharing, and what it may depend on.
+/// Training table of the remainder beyond fair sharing.
 fn load_table(rows: &[(&LoadedPoint, f64)]) -> Option<TrainingTable> {
     let mut table = TrainingTable::new(LOAD_FEATURES.map(String::from).to_vec());
     for (row, _) in rows {
@@ -357,10 +364,10 @@ fn load_table(rows: &[(&LoadedPoint, f64)]) -> Option<TrainingTable> {
     Some(table)
 }
 
-/// What trees say of load beyond what they say of none.
+/// Increase of the trees' prediction over their prediction without load.
 fn load_increase(trees: &BoostedTrees, pressure: ResourcePressure, moving: f64, threads: u32) -> f64 {
-    let said = |pressure: ResourcePressure| trees.predict(&load_row(pressure, moving, threads));
-    said(pressure) - said(ResourcePressure::default())
+    let predict_at = |pressure: ResourcePressure| trees.predict(&load_row(pressure, moving, threads));
+    predict_at(pressure) - predict_at(ResourcePressure::default())
 }
 
 impl LoadedPoint {
@@ -371,8 +378,9 @@ impl LoadedPoint {
 }
 
 impl LoadSlowdown {
-    /// Learns from loaded points, each graph counting alike and what is far off less: a neighbour's neighbour is no law. A line, or trees above fair sharing where these are
-    /// better on graphs that neither has seen.
+    /// Fits on loaded points. Graphs have equal weight; outliers are down-weighted, since unknown
+    /// co-runners may disturb a measurement. The result is a linear model, or trees above fair
+    /// sharing if those have the smaller held-out error.
     pub fn fit(rows: &[LoadedPoint]) -> Self {
         let loaded: Vec<&LoadedPoint> = rows.iter().filter(|row| !row.pressure.is_idle()).collect();
         if loaded.len() < 8 {
@@ -411,11 +419,12 @@ impl LoadSlowdown {
         this
     }
 
-    /// Fair sharing, and trees for what goes beyond it, which never fall with more load: threads that wait for each other lose more than their share.
+    /// Fits fair sharing plus monotone trees for the remainder: threads that wait for each other
+    /// lose more than their share.
     fn fit_trees(rows: &[(&LoadedPoint, f64)]) -> Option<Self> {
         let fair = Self::fair();
         let mean = rows.iter().map(|(_, weight)| weight).sum::<f64>() / rows.len().max(1) as f64;
-        // Nothing goes beyond where there is no load: each graph says so, too.
+        // Adds an unloaded point with remainder 0 for each graph.
         let none: Vec<LoadedPoint> = rows
             .iter()
             .map(|(row, _)| LoadedPoint { pressure: ResourcePressure::default(), slower: 0.0, ..**row })
@@ -436,7 +445,7 @@ impl LoadSlowdown {
         Some(Self { trees: Some(BoostedTrees::fit(&table.ok()?, None, &settings).ok()?), ..fair })
     }
 
-    /// Whether trees are better than a line on graphs that neither has seen.
+    /// Whether trees have a smaller held-out error than a linear model.
     fn trees_help(rows: &[(&LoadedPoint, f64)]) -> Option<bool> {
         let (mut straight, mut above) = (0.0, 0.0);
         for fold in group_folds(&load_table(rows)?, 5, 23).ok()? {
@@ -462,7 +471,8 @@ impl LoadSlowdown {
         }
     }
 
-    /// The coefficients for these weights, drawn to fair sharing; those below 0 are left out one after the other.
+    /// Weighted ridge fit towards fair sharing; negative coefficients are removed one after the
+    /// other.
     fn fit_coefficients(rows: &[(&LoadedPoint, f64)], weights: &[f64]) -> Self {
         let mut is_in = [true; 4];
         let mut found = [0.0; 4];
@@ -494,7 +504,7 @@ impl LoadSlowdown {
         Self { coefficients: [found[0], found[1], found[2]], moving: found[3], spread: 0.0, trees: None }
     }
 
-    /// Logarithm of the factor.
+    /// Logarithm of the slowdown factor.
     pub fn logarithm(&self, pressure: ResourcePressure, moving: f64, threads: u32) -> f64 {
         let risen = self.trees.as_ref().map_or(0.0, |trees| load_increase(trees, pressure, moving, threads));
         (self.line(pressure, moving) + risen).max(0.0)

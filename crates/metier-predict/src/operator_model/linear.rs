@@ -1,11 +1,13 @@
-//! Straight-line laws with coefficients that are never negative, and ridge regression: small systems, solved exactly enough and the same way everywhere.
+//! Linear models with non-negative coefficients, and ridge regression: small systems with a
+//! deterministic solution.
 
 #![allow(clippy::needless_range_loop, reason = "matrices are written by their indices")]
 
 pub type WeightedRow<'a> = (&'a [f64], f64, f64);
 
-/// Coefficients, none below 0, for which `Σ coefficient · basis` is near the targets *in proportion*: rows are divided by their target, so
-/// that a microsecond counts as much as a second. Coordinate descent; the sum of squares falls with every step.
+/// Non-negative coefficients that minimise the *relative* error of `Σ coefficient · basis`: rows
+/// are divided by their target, so a microsecond counts as much as a second. Coordinate descent;
+/// every step lowers the sum of squares.
 pub fn fit_proportional(rows: &[WeightedRow], width: usize) -> Vec<f64> {
     let mut gram = vec![vec![0.0; width]; width];
     let mut right = vec![0.0; width];
@@ -23,7 +25,7 @@ pub fn fit_proportional(rows: &[WeightedRow], width: usize) -> Vec<f64> {
             gram[j][i] = gram[i][j];
         }
     }
-    // Scaled so that every column counts alike.
+    // Scaled so that all columns have equal weight.
     let scale: Vec<f64> = (0..width).map(|i| gram[i][i].max(1e-300).sqrt()).collect();
     let mut solution = vec![0.0f64; width];
     for _ in 0..2000 {
@@ -47,7 +49,7 @@ pub fn fit_proportional(rows: &[WeightedRow], width: usize) -> Vec<f64> {
     solution.iter().zip(&scale).map(|(value, scale)| value / scale).collect()
 }
 
-/// Coefficients that are near the targets and near 0: `penalty` for each says how much it is drawn there.
+/// Ridge regression with a penalty for each coefficient.
 pub fn ridge(rows: &[(Vec<f64>, f64, f64)], penalty: &[f64]) -> Vec<f64> {
     let width = penalty.len();
     let mut system = vec![vec![0.0; width + 1]; width];
@@ -65,7 +67,7 @@ pub fn ridge(rows: &[(Vec<f64>, f64, f64)], penalty: &[f64]) -> Vec<f64> {
     solve(system)
 }
 
-/// Gauss with the largest pivot.
+/// Gaussian elimination with partial pivoting.
 fn solve(mut system: Vec<Vec<f64>>) -> Vec<f64> {
     let width = system.len();
     for column in 0..width {

@@ -1,8 +1,10 @@
-//! How long graphs take, learned from operators and whole graphs that were timed.
+//! Models of graph times, trained on timed operators and whole graphs.
 //!
-//! [`operators`] has a law for each family of operators: a straight line over counts, and boosted trees for what is left. [`graph_reader`]
-//! adds them up, corrects the sum by what whole graphs took and by what else runs. [`GraphTimePredictor`] is all of it with intervals from graphs that were held
-//! out; its JSON is the predictor's file. [`device_adaptation`] moves it to another device with a few measured graphs.
+//! [`operators`] has a model for each operator family: a linear model over counts, and boosted
+//! trees for the residual. [`graph_reader`] sums them up, corrects the sum by whole-graph
+//! measurements, and applies the slowdown by co-runners. [`GraphTimePredictor`] combines these with
+//! intervals from held-out graphs; its JSON is the predictor's file. [`device_adaptation`] adapts
+//! it to another device with a few measured graphs.
 
 pub mod device_adaptation;
 pub mod graph;

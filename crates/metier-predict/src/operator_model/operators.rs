@@ -1,4 +1,4 @@
-//! The time of one operator: a straight-line law of its family, and trees for what the law does not see.
+//! Predicts the time of one operator: a linear model of its family, and trees for the residual.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,30 +11,30 @@ use metier_learn::cross_validation::group_folds;
 use metier_learn::random::mix_bits;
 use metier_learn::{Error, TrainingTable};
 
-/// One operator of known time.
+/// An operator with a measured time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperatorSample {
     pub family: String,
     pub kind: String,
-    /// Threads that it could use.
+    /// Number of available threads.
     pub threads: u32,
-    /// Counts that its time is about proportional to.
+    /// Counts that its time is roughly proportional to.
     pub basis: Vec<f64>,
-    /// What the rest may depend on.
+    /// Further inputs of the model.
     pub features: Vec<f64>,
     pub seconds: f64,
-    /// The graph that it was part of.
+    /// Id of its graph.
     pub group: u64,
-    /// Its share of the graph's time: what is next to nothing there is mostly left out.
+    /// Share of the graph's time; operators with a tiny share are mostly left out.
     pub weight: f64,
 }
 
-/// What is asked of an operator.
+/// Input of a prediction.
 #[derive(Debug, Clone, Copy)]
 pub struct OperatorQuery<'a> {
     pub family: &'a str,
     pub kind: &'a str,
-    /// Threads that it can use.
+    /// Number of available threads.
     pub threads: u32,
     /// See [`OperatorSample`].
     pub basis: &'a [f64],
@@ -43,7 +43,7 @@ pub struct OperatorQuery<'a> {
 }
 
 impl OperatorSample {
-    /// The question that this is an answer to.
+    /// The sample's inputs.
     pub fn query(&self) -> OperatorQuery<'_> {
         OperatorQuery {
             family: &self.family,
@@ -55,70 +55,74 @@ impl OperatorSample {
     }
 }
 
-/// The law of a family.
+/// Model of a family.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FamilyPredictor {
-    /// Seconds for each of the basis' counts, by number of threads.
+    /// Seconds per basis count, by number of threads.
     pub coefficients: BTreeMap<u32, Vec<f64>>,
-    /// The same of kinds that were seen often enough: an exponential and a comparison have the same counts.
+    /// The same for frequent kinds, since kinds with equal counts may differ in cost, such as an
+    /// exponential and a comparison.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub of_kinds: BTreeMap<String, BTreeMap<u32, Vec<f64>>>,
-    /// What the logarithm of the time is off by.
+    /// Trees for the residual of the logarithm.
     pub trees: Option<BoostedTrees>,
-    /// Smallest and largest value of each feature that was seen.
+    /// Smallest and largest training value of each feature.
     pub range: Vec<(f64, f64)>,
-    /// Kinds that were seen, with how often.
+    /// Kinds in the training data, with their number of samples.
     pub kinds: BTreeMap<String, u64>,
-    /// By how much times of graphs that were not seen are off, as a logarithm: root of the mean square.
+    /// Held-out error over graphs, as a logarithm: root mean square.
     pub spread: f64,
     pub rows: u64,
 }
 
-/// Laws of all families.
+/// Models of all families.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperatorPredictor {
     pub laws: BTreeMap<String, FamilyPredictor>,
-    /// For families that were never seen.
+    /// Model for families absent from the training data.
     pub any: FamilyPredictor,
-    /// What an inference takes beside its operators, by number of threads.
+    /// Overhead of an inference outside its operators, by number of threads.
     #[serde(default)]
     pub start: BTreeMap<u32, f64>,
 }
 
-/// The predicted time of an operator.
+/// Predicted time of an operator.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OperatorEstimate {
     pub seconds: f64,
-    /// How far off that may be, as a logarithm.
+    /// Expected error, as a logarithm.
     pub spread: f64,
-    /// Whether its family, kind and size are like those that were seen.
+    /// Whether family, kind and size are within the training data.
     pub in_range: bool,
 }
 
-/// Fewest samples of a family that are a law of its own, and of a kind with a number of threads that are a line of their own.
+/// Fewest samples for a family's own model, and for a kind's own linear model at a number of
+/// threads.
 const MIN_FAMILY_SAMPLES: usize = 12;
 const MIN_KIND_SAMPLES: usize = 40;
-/// How much farther off a line for all numbers of threads may be than one for each, in squares.
+/// Largest ratio of squared errors at which one linear model serves all numbers of threads.
 const MAX_SHARED_LINE_ERROR: f64 = 1.15;
-/// No operator takes less.
+/// Lower bound of an operator's time.
 const MIN_OPERATOR_SECONDS: f64 = 2e-8;
-/// How exactly an operator is timed, in seconds.
+/// Timer resolution in seconds.
 const CLOCK_RESOLUTION: f64 = 1e-6;
-/// How far trees may move a law, as a logarithm.
+/// Largest correction by trees, as a logarithm.
 const MAX_TREE_LOG: f64 = 2.5;
-/// How far outside of what was seen a size may be, as a logarithm to base 2.
+/// Largest distance of a size from the training range, as a logarithm to base 2.
 const RANGE_MARGIN_LOG2: f64 = 1.0;
 
-/// Share of a graph's time from which on an operator matters; below, as many are kept as they matter, but never fewer than this share.
+/// Operators above this share of a graph's time are all used; smaller ones are sampled in
+/// proportion to their share, but at least this share of them.
 const RELEVANT_SHARE: f64 = 0.003;
 const MIN_KEPT_SHARE: f64 = 0.1;
-/// Most samples of a family, and of one graph among them: graphs of many points must not drown the others.
+/// Largest number of samples of a family, and of one graph among them: graphs with many points must
+/// not dominate.
 const MAX_FAMILY_SAMPLES: usize = 12_000;
 const MAX_GRAPH_SAMPLES: usize = 500;
-/// Most samples that the spread is told from.
+/// Largest number of samples for the held-out error.
 const MAX_SPREAD_SAMPLES: usize = 2500;
 
-/// At most so many samples, drawn evenly: the same ones every time, whatever order they come in.
+/// Deterministically and evenly draws at most this many samples, independent of their order.
 fn thinned<'a>(samples: &[&'a OperatorSample], most: usize, of_one: usize) -> Vec<&'a OperatorSample> {
     let mut order: Vec<(u64, usize)> = samples
         .iter()
@@ -153,7 +157,8 @@ fn settings(rows: usize) -> Settings {
     }
 }
 
-/// Lines by number of threads: one for all numbers, where that is about as near; then more threads do nothing for these operators, and each line alone would know less.
+/// Linear models by number of threads. A single one is used if its error is about as small: then
+/// threads do not matter for these operators, and separate fits would have less data.
 fn lines<'a>(
     samples: impl Iterator<Item = &'a OperatorSample>,
     width: usize,
@@ -161,7 +166,7 @@ fn lines<'a>(
 ) -> BTreeMap<u32, Vec<f64>> {
     let mut by_threads: BTreeMap<u32, Vec<WeightedRow>> = BTreeMap::new();
     for sample in samples {
-        // What is next to nothing is known in proportion only as well as the clock is.
+        // The relative error of tiny times is limited by the timer resolution.
         let sure = sample.seconds / (sample.seconds + CLOCK_RESOLUTION);
         let row = (sample.basis.as_slice(), sample.seconds, sure * sure);
         by_threads.entry(sample.threads).or_default().push(row);
@@ -173,11 +178,11 @@ fn lines<'a>(
         return own;
     }
     let off = |line: &[f64], rows: &[WeightedRow]| -> f64 {
-        let one = |(basis, target, weight): &WeightedRow| {
+        let squared_error = |(basis, target, weight): &WeightedRow| {
             let value: f64 = line.iter().zip(*basis).map(|(a, b)| a * b).sum();
             weight * (value / target - 1.0).powi(2)
         };
-        rows.iter().map(one).sum()
+        rows.iter().map(squared_error).sum()
     };
     let all: Vec<WeightedRow> = by_threads.values().flatten().copied().collect();
     let common = fit_proportional(&all, width);
@@ -189,7 +194,7 @@ fn lines<'a>(
 }
 
 impl OperatorPredictor {
-    /// Learns from graphs that were timed on an idle device.
+    /// Trains on graphs timed on an idle device.
     pub fn learn(points: &[&TimedGraph], names: &[String], width: usize) -> Result<Self, Error> {
         let start = starts(points);
         let of = |point: &&&TimedGraph| point.samples(start.get(&point.threads).copied().unwrap_or(0.0));
@@ -198,13 +203,13 @@ impl OperatorPredictor {
         Ok(Self { start, ..Self::fit(&samples, names, width)? })
     }
 
-    /// What an inference takes beside its operators.
+    /// Overhead of an inference outside its operators.
     pub fn start(&self, threads: u32) -> f64 {
         let near = self.start.iter().min_by_key(|(known, _)| known.abs_diff(threads));
         near.map_or(0.0, |(_, seconds)| *seconds)
     }
 
-    /// Learns the laws; `names` are those of the features.
+    /// Trains the models; `names` are those of the features.
     pub fn fit(samples: &[OperatorSample], names: &[String], width: usize) -> Result<Self, Error> {
         let usable = |sample: &&OperatorSample| {
             sample.seconds > 0.0 && sample.seconds.is_finite() && sample.weight > 0.0
@@ -248,7 +253,7 @@ impl OperatorPredictor {
         Ok(Self { laws, any: FamilyPredictor::fit(&few, names, width)?, start: BTreeMap::new() })
     }
 
-    /// What one operator takes.
+    /// Predicts one operator.
     pub fn predict(&self, asked: &OperatorQuery) -> OperatorEstimate {
         match self.laws.get(asked.family) {
             Some(law) => law.predict(asked),
@@ -294,7 +299,8 @@ impl FamilyPredictor {
         Ok(law)
     }
 
-    /// Root of the mean square of what is left in graphs that were not seen, from some of the samples and with quicker trees.
+    /// Held-out error over graphs (root mean square), from a subset of the samples and with smaller
+    /// trees.
     fn held_out(&self, table: &TrainingTable) -> Result<f64, Error> {
         let own: f64 = table.target().iter().map(|off| off * off).sum::<f64>() / table.len().max(1) as f64;
         let step = table.len().div_ceil(MAX_SPREAD_SAMPLES).max(1);
@@ -313,9 +319,10 @@ impl FamilyPredictor {
         Ok((sum / f64::max(rows, 1.0)).sqrt().clamp(0.02, 2.0))
     }
 
-    /// The law without its trees.
+    /// The linear model without trees.
     fn line(&self, asked: &OperatorQuery) -> f64 {
-        // That of its kind with so many threads, or else of the family with the nearest number of threads.
+        // Uses the kind's model for this number of threads, else the family's for the nearest
+        // number.
         let own = self.of_kinds.get(asked.kind).filter(|of| of.contains_key(&asked.threads));
         let known = own
             .unwrap_or(&self.coefficients)

@@ -1,4 +1,4 @@
-//! Everything that was learned of a runtime on a device, with intervals that hold for graphs it has not seen.
+//! The complete model of a runtime on a device, with intervals calibrated on held-out graphs.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,29 @@ use metier_learn::Error;
 use metier_learn::conformal::{self, ConformalCalibration};
 use metier_learn::random::mix_bits;
 
-/// The schema of its file.
+/// Schema of the file.
 pub const SCHEMA: &str = "metier.latency.law/1";
-/// Below this an error of an operator's law does not matter: whole graphs have one of their own.
+/// Lower bound of an operator model's error; whole graphs have their own correction.
 const MIN_SPREAD: f64 = 0.03;
-/// 90 of 100 draws of a normal variable lie within so many of its deviations.
+/// Half width of the central 90 % of a normal distribution, in standard deviations.
 const NORMAL_90: f64 = 1.645;
-/// What a prediction outside of what was seen is widened by.
+/// Interval factor added for predictions outside the training range.
 const OUT_OF_RANGE_FACTOR: f64 = 2.0;
-/// Share of the time that must be like what was seen.
+/// Smallest time share of operators within the training range.
 const MIN_IN_RANGE_SHARE: f64 = 0.9;
-/// Parts that graphs are held out in.
+/// Number of folds over graphs.
 const FOLDS: usize = 5;
-/// Parts that sums are held out in, for what whole graphs take beyond them.
+/// Number of inner folds, for the correction of operator sums.
 const INNER_FOLDS: usize = 3;
 
-/// What is learned from.
+/// Training data.
 #[derive(Debug, Clone, Copy)]
 pub struct GraphTrainingSet<'a> {
-    /// Graphs, with the times of their operators where known.
+    /// Graphs, with operator times if known.
     pub points: &'a [TimedGraph],
-    /// Names of the features of operators.
+    /// Names of the operator features.
     pub features: &'a [String],
-    /// How many counts an operator has.
+    /// Number of basis counts of an operator.
     pub basis: usize,
     pub runtime: &'a str,
 }
@@ -44,44 +44,44 @@ pub struct GraphTrainingSet<'a> {
 pub struct GraphTimePredictor {
     /// `metier.latency.law/1`.
     pub schema: String,
-    /// The runtime that it knows.
+    /// Runtime of the training data.
     pub runtime: String,
-    /// Names of the features of operators.
+    /// Names of the operator features.
     pub features: Vec<String>,
-    /// How many counts an operator has.
+    /// Number of basis counts of an operator.
     pub basis: usize,
     pub operators: OperatorPredictor,
-    /// What whole graphs take beyond their sum.
+    /// Correction of operator sums.
     pub correction: GraphCorrection,
-    /// What others slow down.
+    /// Slowdown by co-runners.
     pub slowdown: LoadSlowdown,
-    /// Intervals, on the logarithm.
+    /// Calibration of the intervals, on the logarithm.
     pub calibration: Option<ConformalCalibration>,
     pub loaded: Option<ConformalCalibration>,
-    /// Points that it learned from.
+    /// Number of training points.
     pub rows: u64,
 }
 
-/// What it says of a graph.
+/// Prediction for a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GraphTimeEstimate {
     /// Seconds of one inference.
     pub seconds: f64,
-    /// Of each operator, all turns, adding up to it.
+    /// Seconds of each operator over all iterations; they add up to `seconds`.
     pub each: Vec<f64>,
-    /// Factor to either side that holds with the coverage asked for.
+    /// Interval factor for the requested coverage.
     pub factor: f64,
-    /// Whether the graph is like those that were seen.
+    /// Whether the graph is within the training range.
     pub in_range: bool,
-    /// Share of the time in operators like those that were seen.
+    /// Time share of operators within the training range.
     pub inside: f64,
-    /// Kinds that were never seen.
+    /// Operator kinds absent from the training data.
     pub unseen: Vec<String>,
-    /// Share of the time by family.
+    /// Time share by family.
     pub shares: BTreeMap<String, f64>,
 }
 
-/// What was said of a graph by a predictor that had not seen it.
+/// Held-out prediction of a graph.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeldOutGraph {
     pub point: usize,
@@ -91,7 +91,7 @@ pub struct HeldOutGraph {
 }
 
 impl GraphTimePredictor {
-    /// Learns from all points. Intervals come from graphs that were held out, in turns.
+    /// Trains on all points. Intervals come from cross-validation over graphs.
     pub fn fit(lessons: &GraphTrainingSet) -> Result<(Self, Vec<HeldOutGraph>), Error> {
         let real = groups(lessons.points.iter().filter(|point| !point.is_trial));
         let whole = PredictorCore::fit(lessons, &|_| true, &real)?;
@@ -127,7 +127,7 @@ impl GraphTimePredictor {
         Ok((this, unseen))
     }
 
-    /// Refuses what does not fit together; a file may hold anything.
+    /// Rejects inconsistent content, since a file may hold anything.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |field: &str, why: String| Error::File { field: field.to_string(), why };
         if self.schema != SCHEMA {
@@ -152,7 +152,7 @@ impl GraphTimePredictor {
         Ok(())
     }
 
-    /// What a graph takes, with a factor to either side that holds with `coverage`.
+    /// Predicts a graph, with an interval factor for `coverage`.
     pub fn predict(
         &self,
         parts: &[GraphOperator],
@@ -166,13 +166,15 @@ impl GraphTimePredictor {
         let reach = |of: &Option<ConformalCalibration>| {
             of.as_ref().and_then(|calibration| calibration.interval_factor(coverage))
         };
-        // Without enough graphs for a promise: what normal errors would be, and half as much again.
+        // Without enough graphs for calibration: the quantile of normal errors, times one and a
+        // half.
         let alone = reach(&self.calibration).unwrap_or(2.5)
             * scale(&sum, ResourcePressure::default(), &self.slowdown);
         let width = match reach(&self.loaded) {
             _ if pressure.is_nearly_idle() => alone,
             Some(reach) => reach * scale(&sum, pressure, &self.slowdown),
-            // No real graph was held out beside others: what load was off by for made-up ones comes on top.
+            // No real graph was held out under load, so the load model's error on generated
+            // networks is added.
             None => alone.hypot(NORMAL_90 * self.slowdown.spread),
         };
         let in_range = sum.in_range >= MIN_IN_RANGE_SHARE && self.correction.factor.contains_key(&threads);
@@ -202,7 +204,7 @@ fn groups<'a>(points: impl Iterator<Item = &'a TimedGraph>) -> Vec<u64> {
     groups
 }
 
-/// What is learned from some of the graphs.
+/// Model trained on a subset of the graphs.
 struct PredictorCore {
     operators: OperatorPredictor,
     correction: GraphCorrection,
@@ -213,7 +215,8 @@ impl PredictorCore {
     fn fit(lessons: &GraphTrainingSet, is_seen: &dyn Fn(u64) -> bool, real: &[u64]) -> Result<Self, Error> {
         let points: Vec<&TimedGraph> = lessons.points.iter().filter(|point| is_seen(point.group)).collect();
         let operators = laws(&points, lessons)?;
-        // The correction must not learn from sums that knew the graph: these are flattering.
+        // The correction must not be fitted on sums whose model saw the graph: those are too
+        // accurate.
         let own: Vec<u64> = real.iter().copied().filter(|group| is_seen(*group)).collect();
         let mut sums: Vec<Option<OperatorSum>> = vec![None; points.len()];
         let parts = fold_of(&own, INNER_FOLDS);
@@ -238,7 +241,8 @@ impl PredictorCore {
         let idle: Vec<(&TimedGraph, &OperatorSum)> =
             points.iter().copied().zip(&sums).filter(|(point, _)| point.pressure.is_idle()).collect();
         let correction = GraphCorrection::fit(&idle);
-        // Beside what the same took alone, where that was timed: then it does not matter what the sum is off by.
+        // Relative to the same point's unloaded time, if measured: then errors of the sum cancel
+        // out.
         let alone: BTreeMap<(u64, u32, u64), f64> =
             idle.iter().map(|(point, _)| (point.content(), point.seconds)).collect();
         let loaded: Vec<LoadedPoint> = points
@@ -282,7 +286,7 @@ impl PredictorCore {
                 })
                 .collect())
         };
-        // Parts do not depend on each other, so the processors share them.
+        // Folds are independent, so they run in parallel.
         let held_out_graphs: Vec<Result<Vec<HeldOutGraph>, Error>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..count).map(|fold| scope.spawn(move || of_fold(fold))).collect();
             let lost = || Err(Error::Table { why: "a thread that learned was lost".to_string() });
@@ -291,7 +295,8 @@ impl PredictorCore {
         for graphs in held_out_graphs {
             match graphs {
                 Ok(rows) => all.extend(rows),
-                // Without these graphs there is too little left to learn from: nobody can say how they would be predicted, and the others are scored without them.
+                // If training without these graphs lacks data, they have no held-out prediction,
+                // and the error is computed from the others.
                 Err(Error::TooFewItems { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -301,14 +306,14 @@ impl PredictorCore {
     }
 }
 
-/// Which part each graph falls into, by hash alone.
+/// Fold of each graph, by hash only.
 fn fold_of(groups: &[u64], count: usize) -> BTreeMap<u64, usize> {
     let mut order: Vec<u64> = groups.to_vec();
     order.sort_by_key(|group| mix_bits(*group ^ mix_bits(41)));
     order.into_iter().enumerate().map(|(at, group)| (group, at % count.max(1))).collect()
 }
 
-/// Laws from the operators of these points that were timed on an idle device.
+/// Operator models from the points timed on an idle device.
 fn laws(points: &[&TimedGraph], lessons: &GraphTrainingSet) -> Result<OperatorPredictor, Error> {
     OperatorPredictor::learn(points, lessons.features, lessons.basis)
 }

@@ -1,4 +1,4 @@
-//! Learning on made-up devices whose truth is known.
+//! Tests on synthetic devices with known times.
 
 use super::device_adaptation::{DeviceAdaptation, TransferGraph};
 use super::graph::{LoadSlowdown, LoadedPoint};
@@ -23,7 +23,7 @@ impl Device {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }
 
-    /// Two families; the truth of the second has a step that no straight line has.
+    /// Two families; the second has a step that no linear model can fit.
     fn part(&mut self) -> GraphOperator {
         let work = 10f64.powf(4.0 + 4.0 * self.uniform());
         let bytes = 10f64.powf(3.0 + 3.0 * self.uniform());
@@ -47,7 +47,8 @@ impl Device {
     fn point(&mut self, group: u64, pressure: ResourcePressure) -> TimedGraph {
         let parts: Vec<GraphOperator> = (0..20).map(|_| self.part()).collect();
         let sum: f64 = parts.iter().filter_map(|part| part.seconds).sum();
-        // A graph takes a tenth more than its operators, a microsecond for each, and has a habit of its own.
+        // A graph takes a tenth more than its operators, a microsecond for each, and a random
+        // factor.
         let habit = (0.04 * self.normal()).exp();
         let slow = (0.8 * pressure.sharing + 0.3 * pressure.memory).exp();
         let seconds = (1.1 * sum + 20.0 * 1e-6) * habit * slow;
@@ -174,23 +175,24 @@ fn load_is_fair_sharing_unless_graphs_say_otherwise_and_one_that_is_far_off_does
         is_trial: false,
     };
     let levels = [0.2, 0.4, 0.7, 1.1];
-    let told = |rows: &[LoadedPoint]| LoadSlowdown::fit(rows).logarithm(row(0, 1.0, 0.0).pressure, 0.5, 1);
+    let slowdown_of =
+        |rows: &[LoadedPoint]| LoadSlowdown::fit(rows).logarithm(row(0, 1.0, 0.0).pressure, 0.5, 1);
     let mut rows: Vec<LoadedPoint> =
         (0..12).flat_map(|group| levels.map(|level| row(group, level, 0.7 * level))).collect();
-    assert!((told(&rows) - 0.7).abs() < 0.03, "{}", told(&rows));
-    // Somebody else worked beside one of them.
+    assert!((slowdown_of(&rows) - 0.7).abs() < 0.03, "{}", slowdown_of(&rows));
+    // A co-runner disturbed one of the measurements.
     rows.extend(levels.map(|level| row(12, level, 0.7 * level + 1.5)));
-    assert!((told(&rows) - 0.7).abs() < 0.06, "{}", told(&rows));
-    // One graph alone does not move far from fair sharing.
+    assert!((slowdown_of(&rows) - 0.7).abs() < 0.06, "{}", slowdown_of(&rows));
+    // A single graph does not move the model far from fair sharing.
     let points: Vec<LoadedPoint> =
         (0..3).flat_map(|_| levels.map(|level| row(1, level, 0.2 * level))).collect();
-    assert!(told(&points) > 0.35, "{}", told(&points));
+    assert!(slowdown_of(&points) > 0.35, "{}", slowdown_of(&points));
 }
 
 #[test]
 fn threads_that_wait_for_each_other_are_seen_to_lose_more_and_more_load_never_takes_less() {
     let pressure = |level: f64| ResourcePressure { sharing: level, cpu: level.min(1.0), memory: 0.0 };
-    // With two threads half of the load already costs as much as all of it.
+    // With two threads half the load costs as much as full load.
     let truth =
         |level: f64, threads: u32| if threads == 2 { level + 0.3 * (2.0 * level).min(1.0) } else { level };
     let mut rows = Vec::new();
@@ -255,7 +257,7 @@ fn a_few_graphs_move_it_to_another_device() {
 fn what_operators_take_adds_up_to_the_whole_also_where_looks_say_nothing() {
     let mut device = Device::new(17, 0.0);
     let mut point = device.point(1, ResourcePressure::default());
-    // A log of whole microseconds: short operators take nothing, as it says.
+    // A profile in whole microseconds: short operators have time 0.
     let truth: Vec<f64> = point.parts.iter().filter_map(|part| part.seconds).collect();
     point.seconds = truth.iter().sum::<f64>() + 20.0 * 0.3e-6;
     for (part, truth) in point.parts.iter_mut().zip(&truth) {
@@ -266,7 +268,7 @@ fn what_operators_take_adds_up_to_the_whole_also_where_looks_say_nothing() {
     let sum: f64 = samples.iter().map(|sample| sample.seconds).sum();
     assert!((sum / point.seconds - 1.0).abs() < 1e-9, "{sum} {}", point.seconds);
     assert!(samples.iter().all(|sample| sample.seconds > 0.0));
-    // What is missing belongs to every operator alike, not to the long ones.
+    // The missing time is distributed evenly over the operators, not by their length.
     let longest = |list: &mut dyn Iterator<Item = f64>| list.fold(0.0, f64::max);
     let (value, was) =
         (longest(&mut samples.iter().map(|sample| sample.seconds)), longest(&mut truth.iter().copied()));
@@ -280,7 +282,7 @@ fn what_it_takes_to_start_is_told_apart_from_operators_and_belongs_to_every_grap
         (0..60).map(|group| device.point(group, ResourcePressure::default())).collect();
     let start = 40e-6;
     for (at, point) in points.iter_mut().enumerate() {
-        // From one operator to twenty: what comes with each of them is not taken for what comes once.
+        // One to twenty operators: overhead per operator is separated from overhead per inference.
         point.parts.truncate(1 + at % 20);
         let sum: f64 = point.parts.iter().filter_map(|part| part.seconds).sum();
         point.seconds = sum + start + 0.05e-6 * point.parts.len() as f64;
@@ -294,7 +296,7 @@ fn what_it_takes_to_start_is_told_apart_from_operators_and_belongs_to_every_grap
         assert!((sum.each.iter().sum::<f64>() / sum.seconds - 1.0).abs() < 1e-9);
         assert!(sum.seconds > laws.start(1), "{} {}", sum.seconds, laws.start(1));
     }
-    // Too few graphs say nothing.
+    // Too few graphs give no estimate.
     assert_eq!(graph::starts(&all[..10]), std::collections::BTreeMap::new());
 }
 

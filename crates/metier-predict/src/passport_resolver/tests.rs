@@ -1,4 +1,4 @@
-//! The order in which a node's facts lead to a passport.
+//! Tests of the lookup order.
 
 use metier_place::{KubernetesNode, MissingFact, PrometheusNode};
 
@@ -23,7 +23,7 @@ fn resolver(passports: Vec<Passport>) -> PassportResolver {
     PassportResolver::with(PassportCatalog::of(passports), None)
 }
 
-/// A node of four 64-bit ARM cores of which nothing else is known.
+/// A node of four 64-bit ARM cores without further facts.
 fn bare(name: &str) -> NodeFacts {
     let shown = PrometheusNode {
         name: name.into(),
@@ -52,7 +52,7 @@ fn each_fact_goes_before_those_behind_it() {
     let mut next = |node: &NodeFacts| steps.push(id(&resolver, node));
     node.prometheus.as_mut().unwrap().cores = None;
     node.prometheus.as_mut().unwrap().architecture = None;
-    // From the last to the first, each beside all that come after it.
+    // From lowest to highest precedence, each added to all before.
     node.prometheus.as_mut().unwrap().brand = Some("jetson-nano".into());
     let other = NodeFacts { name: "no-host".into(), ..node.clone() };
     next(&other);
@@ -105,8 +105,8 @@ fn a_node_that_tells_only_its_name_has_the_passport_that_was_measured_there() {
     let known = |passports: Vec<Passport>, node: NodeFacts| resolver(passports).resolve(&node).unwrap();
     let found = known(vec![measured(&text, "edge-7")], named("Edge-7", cores));
     assert_eq!((found.passport.id.as_str(), found.is_generic), (text.as_str(), false));
-    // Another host, another machine under the same name, or two of that name: nothing is known of
-    // it but its cores.
+    // For another host, another machine with the same name, or two of that name, only the cores are
+    // used.
     assert!(known(vec![measured(&text, "edge-7")], named("edge-70", cores)).is_generic);
     assert!(known(vec![measured(&text, "edge-7")], named("edge-7", cores + 2)).is_generic);
     let twins = vec![measured(&text, "edge-7"), measured(&other, "edge-7")];
@@ -153,9 +153,9 @@ fn where_nothing_is_known_it_says_what_would_help() {
         shown.model = Some("Acme Anvil 9000".into());
     });
     assert!(name_text.starts_with("no passport of \"Acme Anvil 9000\" is known, and neither"), "{name_text}");
-    let said = why(&|shown| {
+    let reason = why(&|shown| {
         shown.cores = None;
         shown.missing.push(MissingFact { what: "device", why: "it says to be \"a\" and \"b\"".into() });
     });
-    assert!(said.contains("(it says to be \"a\" and \"b\"), and how many arm64 cores"), "{said}");
+    assert!(reason.contains("(it says to be \"a\" and \"b\"), and how many arm64 cores"), "{reason}");
 }

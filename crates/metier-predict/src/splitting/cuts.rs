@@ -1,21 +1,23 @@
-//! Where to cut a graph into parts of about the same work.
+//! Chooses cuts that divide a graph into parts with about equal work.
 
 use metier_onnx::OperatorCost;
 use metier_onnx::split::OperatorChain;
 
-/// Multiply-adds of an operator, or of those inside of it.
+/// Multiply-adds of an operator including nested ones.
 pub fn multiply_adds(operators: &[OperatorCost]) -> Option<u64> {
     operators.iter().try_fold(0u64, |sum, cost| sum.checked_add(cost.multiply_adds?.checked_mul(cost.turns)?))
 }
 
-/// What they do at least, where some of it is not known: every operator counts a little.
+/// Lower bound of the work if some is unknown: every operator counts a little.
 pub fn least_work(operators: &[OperatorCost]) -> f64 {
-    let one = |cost: &OperatorCost| cost.multiply_adds.unwrap_or(0) as f64 * cost.turns as f64 + 1.0;
-    operators.iter().map(one).sum::<f64>().max(1.0)
+    let operator_work =
+        |cost: &OperatorCost| cost.multiply_adds.unwrap_or(0) as f64 * cost.turns as f64 + 1.0;
+    operators.iter().map(operator_work).sum::<f64>().max(1.0)
 }
 
-/// Places that part the work evenly, each moved by at most a tenth of a share to where least flows over it. Every part has an operator that multiplies and
-/// adds, where any does; so there are fewer where these or the places are too few.
+/// Cuts that divide the work evenly. Each is moved by at most a tenth of a part to the place with
+/// the least data flow. Every part has an operator with multiply-adds, if there are enough; so
+/// there may be fewer parts.
 pub fn even_cuts(chain: &OperatorChain, work: &[f64], parts: usize) -> Vec<usize> {
     let crossings = chain.crossings();
     let is_some = work.iter().any(|value| *value > 1.0);
@@ -39,7 +41,7 @@ pub fn even_cuts(chain: &OperatorChain, work: &[f64], parts: usize) -> Vec<usize
             .min_by_key(|crossing| crossing.bytes.unwrap_or(u64::MAX));
         cuts.extend(best.map(|crossing| crossing.place));
     }
-    // Where one operator has the work of several parts, others are cut once more.
+    // If one operator has the work of several parts, other parts are divided further.
     while cuts.len() + 1 < parts {
         let ends = |place: usize| {
             let at = cuts.partition_point(|cut| *cut < place);

@@ -1,9 +1,10 @@
-//! Which part of a graph goes to which device: the time of every part on every device, what sending takes, and the cuts and devices with
-//! the least time.
+//! Splits a graph over several devices: predicts every part on every device and the transfers, and
+//! finds the cuts and devices with the least time.
 //!
-//! The search (`metier_onnx::split::best`) is exact for the times of single operators. A cut never parts operators that the runtime does in one go
-//! where the choice is ours. What is told of a part is asked of the predictor for that part alone, so its interval is one of the predictor's; and where one device with the
-//! whole graph is told to be faster than the search's answer, it is the answer.
+//! The search (`metier_onnx::split::best`) is exact for the times of single operators. Automatic
+//! cuts never separate operators that the runtime fuses. The reported time of a part is a new
+//! prediction for that part alone, so it has the predictor's interval. If the whole graph on one
+//! device is predicted to be faster than the search's result, that is the answer.
 
 mod cuts;
 mod report;
@@ -19,88 +20,88 @@ pub use cuts::{even_cuts, least_work, multiply_adds};
 pub use report::{SplitAnswer, SplitPart, SplitPlan, SplitReport};
 pub use total::SplitTotal;
 
-/// Steps that a search may take: a few seconds.
+/// Largest number of search steps: a few seconds.
 const MAX_SEARCH_STEPS: f64 = 2e9;
 
 #[derive(Debug)]
 pub struct SplitQuestion<'a> {
     pub chain: &'a OperatorChain<'a>,
-    /// What is known of it.
+    /// Analysis of the graph.
     pub graph: &'a GraphAnalysis,
-    /// Devices; the same passport twice stands for two such devices.
+    /// Devices; a passport given twice stands for two devices.
     pub devices: &'a [Passport],
-    /// How it runs, on each of them.
+    /// Conditions on each device.
     pub conditions: &'a InferenceConditions,
-    /// Bytes a second from one device to another.
+    /// Bandwidth between devices in bytes per second.
     pub bandwidth: &'a [Vec<f64>],
-    /// What each sending takes beside.
+    /// Latency of each transfer.
     pub delay: Seconds,
-    /// The device that has the input.
+    /// Device that holds the input.
     pub input_at: Option<usize>,
-    /// The device that wants the result.
+    /// Device that needs the result.
     pub output_at: Option<usize>,
-    /// What is to be small.
+    /// Objective to minimise.
     pub goal: SplitObjective,
-    /// Where to cut; anywhere, if that is left to us.
+    /// Fixed cuts; `None` for a free choice.
     pub cuts: Option<&'a [usize]>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct StagePlan {
-    /// The parts, in their order.
+    /// The parts in order.
     pub stages: Vec<PlannedStage>,
-    /// The input's way to the first device, where it has one.
+    /// Transfer of the input to the first device, if needed.
     pub arrives: Option<StageTransfer>,
-    /// The time of all, as the goal counts it.
+    /// Total time according to the objective.
     pub total: SplitTotal,
-    /// The whole graph on each device; `None` where its weights have no room.
+    /// The whole graph on each device; `None` if its weights do not fit.
     pub alone: Vec<Option<SplitTotal>>,
-    /// What had to be assumed or left out.
+    /// Notes on assumptions and omissions.
     pub notes: Vec<String>,
 }
 
-/// One part and its device.
+/// A part with its device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedStage {
     pub part: GraphPart,
-    /// Number of its device.
+    /// Index of its device.
     pub device: usize,
-    /// Seconds on each device; `None` where there is nothing to do that takes time.
+    /// Predictions for each device; `None` if nothing in the part takes time.
     pub predictions: Vec<Option<Prediction>>,
-    /// What it sends on, where that goes to another device.
+    /// Transfer to the next device, if that is another one.
     pub sends: Option<StageTransfer>,
 }
 
-/// Something that goes from one device to another.
+/// A transfer between devices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StageTransfer {
-    /// Number of the device that it goes to.
+    /// Index of the receiving device.
     pub to: usize,
-    /// How much it is.
+    /// Transferred bytes.
     pub bytes: Bytes,
-    /// How long that takes.
+    /// Seconds of the transfer.
     pub seconds: Seconds,
 }
 
-/// Why there is no answer.
+/// Reason why there is no split.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SplittingError {
-    /// What flows at one end has no known size, and it has to be sent.
+    /// An input or output must be transferred, but its size is unknown.
     #[error(
         "the size of the graph's {what} is not known, so sending it cannot be timed; give the shapes of all inputs"
     )]
     End { what: &'static str },
-    /// What flows over a cut that was asked for has no known size.
+    /// Data over a fixed cut has an unknown size.
     #[error(
         "the size of what flows after operator {place} is not known; give the shapes of all inputs, or cut elsewhere"
     )]
     Cut {
-        /// Operators before the cut.
+        /// Number of operators before the cut.
         place: usize,
     },
-    /// No way to have all weights in memory.
-    #[error("the weights ({weights}) have no room in the memory of these devices, however they are cut")]
+    /// The weights fit in no combination of devices.
+    #[error("the weights ({weights}) do not fit into the memory of these devices with any split")]
     Memory { weights: Bytes },
     #[error(transparent)]
     Latency(#[from] latency::LatencyError),
@@ -130,7 +131,7 @@ impl SplitQuestion<'_> {
         Ok(StagePlan { stages, arrives, total, alone, notes })
     }
 
-    /// What is searched, and the places at which a cut is allowed.
+    /// The search problem, and the allowed cuts.
     fn problem(
         &self,
         latency: &LatencyPredictor,
@@ -171,7 +172,7 @@ impl SplitQuestion<'_> {
         } else {
             let open = crossings.len() - places.len();
             if open > 0 {
-                notes.push(format!("{open} places are left out: the size of what flows there is not known"));
+                notes.push(format!("{open} cuts are left out: the size of the data there is not known"));
             }
             places.retain(|place| is_whole[*place]);
             self.thin_cuts(&mut places, &crossing, notes);
@@ -206,12 +207,13 @@ impl SplitQuestion<'_> {
         Ok((problem, places))
     }
 
-    /// Leaves the places over which least flows, as many as can be searched in a few seconds.
+    /// Reduces the cuts to those with the least data flow, as many as can be searched in a few
+    /// seconds.
     fn thin_cuts(&self, places: &mut Vec<usize>, crossing: &[u64], notes: &mut Vec<String>) {
         let devices = self.devices.len() as f64;
         let most = (MAX_SEARCH_STEPS * 8.0 / (devices.exp2() * devices * devices)).sqrt() as usize;
         if places.len() > most {
-            notes.push(format!("of {} places the {most} over which least flows were searched", places.len()));
+            notes.push(format!("of {} cuts the {most} with the least data were searched", places.len()));
             places.sort_by_key(|place| (crossing[*place], *place));
             places.truncate(most);
             places.sort_unstable();
@@ -230,7 +232,7 @@ impl SplitQuestion<'_> {
         problem: &SplitProblem,
     ) -> Result<Vec<Option<SplitTotal>>, SplittingError> {
         let end = self.chain.len();
-        let one = |(device, passport): (usize, &Passport)| {
+        let whole_graph_time = |(device, passport): (usize, &Passport)| {
             let weights = problem.weights.iter().fold(0u64, |sum, number| sum.saturating_add(*number));
             if problem.memory[device].is_some_and(|memory| weights > memory) {
                 return Ok(None);
@@ -243,10 +245,10 @@ impl SplitQuestion<'_> {
             [arrives, leaves].iter().flatten().for_each(|sent| total.add_exact(self.goal, sent.seconds));
             Ok(Some(total))
         };
-        self.devices.iter().enumerate().map(one).collect()
+        self.devices.iter().enumerate().map(whole_graph_time).collect()
     }
 
-    /// The parts of stretches, cut where that was asked for too, and their time.
+    /// The parts between chosen and fixed cuts, and their total time.
     #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
     fn plan(
         &self,
@@ -266,7 +268,7 @@ impl SplitQuestion<'_> {
         let arrives = self.input_at.and_then(|from| self.sending(problem, from, devices[0], 0));
         arrives.iter().for_each(|sent| total.add_exact(self.goal, sent.seconds));
         let mut stages = Vec::with_capacity(parts.len());
-        // Parts that stay on one device are one stage of a pipeline.
+        // Consecutive parts on one device form one pipeline stage.
         let mut stage = SplitTotal::default();
         for (number, part) in parts.into_iter().enumerate() {
             let device = devices[number];

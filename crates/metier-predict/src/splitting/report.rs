@@ -1,4 +1,4 @@
-//! What came of cutting a graph: the document `metier.split/1`.
+//! The document `metier.split/1` with the result of a split.
 
 use std::path::{Path, PathBuf};
 
@@ -11,70 +11,70 @@ use serde::Serialize;
 use super::{SplitTotal, StagePlan, StageTransfer};
 use crate::latency::InferenceConditions;
 
-/// What came of cutting a graph.
+/// Result of a split.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "Split")]
 pub struct SplitReport {
     /// `metier.split/1`.
     pub schema: String,
-    /// The graph's file.
+    /// Path of the graph.
     pub graph: PathBuf,
-    /// The parts, in their order.
+    /// The parts in order.
     pub parts: Vec<SplitPart>,
-    /// Which part goes where, where devices were given.
+    /// Assignment of parts to devices, if devices were given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<SplitPlan>,
 }
 
-/// One part.
+/// A part of the graph.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Row")]
 pub struct SplitPart {
-    /// Operators that it has.
+    /// Number of operators.
     pub operators: usize,
-    /// What it is given.
+    /// Names of its inputs.
     pub inputs: Vec<String>,
-    /// What it gives.
+    /// Names of its outputs.
     pub outputs: Vec<String>,
-    /// Multiply-adds of one inference; `null` where one is not known.
+    /// Multiply-adds of one inference; `null` if any is unknown.
     pub multiply_adds: Option<u64>,
-    /// Real numbers among its weights.
+    /// Number of real-valued weights.
     pub parameters: u64,
     /// Bytes of its weights.
     pub weight_bytes: Bytes,
     /// Bytes of its file.
     pub file_bytes: u64,
-    /// What it sends on.
+    /// Bytes sent to the next device.
     pub sent_bytes: Option<Bytes>,
-    /// How long that takes.
+    /// Seconds of that transfer.
     pub send_seconds: Option<Seconds>,
-    /// Where it was written.
+    /// Path of its file, if written.
     pub file: Option<PathBuf>,
-    /// The device that it is for.
+    /// Its device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Its time on each device, in their order; `null` where there is nothing to do that takes time.
+    /// Predicted time on each device in order; `null` if nothing in the part takes time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub predictions: Vec<Option<Prediction>>,
 }
 
-/// Which part goes where.
+/// Assignment of parts to devices.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Planned")]
 pub struct SplitPlan {
-    /// What was to be small: `latency` or `throughput`.
+    /// The objective: `latency` or `throughput`.
     pub goal: &'static str,
-    /// What runs the parts.
+    /// Runtime of the parts.
     pub runtime: String,
-    /// With how many threads at most; each device says how many it has of them.
+    /// Largest number of threads; each device states its own number.
     pub threads: u32,
     /// The devices.
     pub devices: Vec<SplitDevice>,
-    /// The time of all parts and sendings, as the goal counts it.
+    /// Total time of parts and transfers according to the objective.
     pub total: SplitTotal,
-    /// The input's way to the first part.
+    /// Transfer of the input to the first part.
     pub input_sent: Option<SplitSending>,
-    /// What was assumed or left out.
+    /// Notes on assumptions and omissions.
     pub notes: Vec<String>,
 }
 
@@ -82,41 +82,41 @@ pub struct SplitPlan {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Device")]
 pub struct SplitDevice {
-    /// What it is called here.
+    /// Label of the device.
     pub name: String,
-    /// Whose passport it has.
+    /// Passport of the device.
     pub passport: PassportUse,
-    /// Threads that the runtime has there.
+    /// Threads of the runtime on the device.
     pub threads: u32,
-    /// The whole graph there, sendings included; `null` where its weights have no room.
+    /// Time of the whole graph there with transfers; `null` if its weights do not fit.
     pub alone: Option<SplitTotal>,
 }
 
-/// Something that is sent.
+/// A transfer.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Sent")]
 pub struct SplitSending {
-    /// To which device.
+    /// Receiving device.
     pub to: String,
-    /// How much.
+    /// Transferred bytes.
     pub bytes: Bytes,
-    /// How long it takes.
+    /// Seconds of the transfer.
     pub seconds: Seconds,
 }
 
-/// A plan, and what it was made for.
+/// A plan with its inputs.
 pub struct SplitAnswer {
     pub plan: StagePlan,
-    /// Names of the devices: as they were given, a second one of a name with its number.
+    /// Device labels: as given, with a number for repeated names.
     pub labels: Vec<String>,
     pub passports: Vec<Passport>,
-    /// How they run their parts.
+    /// Conditions of the parts.
     pub conditions: InferenceConditions,
     pub goal: SplitObjective,
 }
 
 impl SplitPart {
-    /// A part that is on no device yet.
+    /// A part without a device.
     pub fn new(
         part: &GraphPart,
         multiply_adds: Option<u64>,
@@ -139,7 +139,7 @@ impl SplitPart {
         }
     }
 
-    /// Its time on its own device.
+    /// Predicted time on its own device.
     pub fn own_prediction(&self, plan: Option<&SplitPlan>) -> Option<&Prediction> {
         let at = plan?.devices.iter().position(|device| Some(&device.name) == self.device.as_ref())?;
         self.predictions.get(at)?.as_ref()
@@ -147,7 +147,7 @@ impl SplitPart {
 }
 
 impl SplitReport {
-    /// Nothing was cut yet.
+    /// A report without parts.
     pub fn new(graph: &Path) -> Self {
         Self {
             schema: "metier.split/1".to_string(),
@@ -157,7 +157,7 @@ impl SplitReport {
         }
     }
 
-    /// Adds which part goes where.
+    /// Adds the assignment of parts to devices.
     pub fn add_plan(&mut self, answer: SplitAnswer) {
         let SplitAnswer { plan, labels, passports, conditions, goal } = answer;
         for (row, stage) in self.parts.iter_mut().zip(plan.stages) {

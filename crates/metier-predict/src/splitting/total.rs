@@ -1,18 +1,19 @@
-//! Times of parts and of sendings put together.
+//! Sums of part times and transfer times.
 
 use metier_onnx::split::solver::SplitObjective;
 use metier_types::{Prediction, Seconds};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A time of several predictions, with the ends that come of theirs: at least as wide as they would be if all erred the same way.
+/// Total of several predictions. Its ends are the sums of theirs, which is the widest case: all
+/// errors have the same sign.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct SplitTotal {
-    /// What is expected.
+    /// Expected time.
     pub seconds: Seconds,
-    /// With all at their lower end.
+    /// Total of the lower ends.
     pub low: Seconds,
-    /// With all at their upper end.
+    /// Total of the upper ends.
     pub high: Seconds,
 }
 
@@ -24,23 +25,23 @@ fn join(goal: SplitObjective, to: &mut Seconds, more: f64) {
 }
 
 impl SplitTotal {
-    /// With a prediction; nothing takes no time.
+    /// Adds a prediction; `None` takes no time.
     pub(super) fn add_prediction(&mut self, goal: SplitObjective, prediction: Option<&Prediction>) {
-        let Some(one) = prediction else { return };
-        let interval = one.interval();
-        join(goal, &mut self.seconds, one.value());
+        let Some(prediction) = prediction else { return };
+        let interval = prediction.interval();
+        join(goal, &mut self.seconds, prediction.value());
         join(goal, &mut self.low, interval.low());
         join(goal, &mut self.high, interval.high());
     }
 
-    /// With a time that is computed.
+    /// Adds an exact time.
     pub(super) fn add_exact(&mut self, goal: SplitObjective, seconds: Seconds) {
         [&mut self.seconds, &mut self.low, &mut self.high]
             .into_iter()
-            .for_each(|one| join(goal, one, seconds.get()));
+            .for_each(|total| join(goal, total, seconds.get()));
     }
 
-    /// With what one device does.
+    /// Adds the stage of one device.
     pub(super) fn stage(&mut self, goal: SplitObjective, stage: &Self) {
         join(goal, &mut self.seconds, stage.seconds.get());
         join(goal, &mut self.low, stage.low.get());

@@ -1,10 +1,10 @@
-//! Real graphs of the lab, read and counted, for tests of this crate and of those above it.
+//! Real lab graphs, parsed and counted, for tests of this crate and of its dependants.
 
 use std::collections::BTreeMap;
 
 use metier_onnx::{GraphAnalysis, OnnxLimits, ShapeBindings};
 
-/// A real graph of the lab with the batch that is asked for; inputs of the same shape by commas.
+/// A lab graph with the given batch size; inputs with equal shapes are separated by commas.
 pub fn graph(name: &str, input: &str, shape: &[u64]) -> Option<GraphAnalysis> {
     let Some(folder) = std::env::var_os("METIER_LAB_GRAPHS") else {
         eprintln!("SKIP: {name}, because METIER_LAB_GRAPHS is not set; `lab/lab up graphs` gets the graphs");

@@ -213,9 +213,9 @@ fn render_node_power(watch: &PowerMonitor, seen: &PowerHistory, last: usize, top
     };
     let all = |watts: &[Option<f64>]| watts.iter().map(|watts| watts.map(round_milliwatts)).collect();
     let consumers = view.consumers.iter().map(|consumer| PowerConsumer {
-        name: consumer.who.name.clone(),
-        owner: ConsumerOwner::from_consumer(&consumer.who, &seen.names),
-        processes: seen.processes.get(&consumer.who).copied().unwrap_or_default(),
+        name: consumer.identity.name.clone(),
+        owner: ConsumerOwner::from_consumer(&consumer.identity, &seen.names),
+        processes: seen.processes.get(&consumer.identity).copied().unwrap_or_default(),
         mean_watts: round_milliwatts(consumer.mean),
         watts: all(&consumer.watts),
     });

@@ -1,4 +1,5 @@
-//! The kinds of predictor that a blend is made of. A forest is always there: it says how large errors are. Some of the original's trainers are voices too: where rows are few, a line may be the best.
+//! The member kinds of the ensemble. A forest is always trained, since it predicts the error size.
+//! Some of the original's trainers are members too: with few rows, a linear model may be the best.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +15,27 @@ use crate::Error;
 
 /// Trees of a forest.
 const FOREST_TREES: usize = 60;
-/// How much more watts count than per cent where trees are to do well in both, at the mean of the watts.
+/// Weight of watts against relative error in the balanced loss, at the mean of the watts.
 const WATTS_ERROR_WEIGHT: f64 = 3.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberKind {
-    /// The median of rows that are alike.
+    /// Forest: median of the leaf's rows.
     Median,
-    /// What makes their mean relative error least.
+    /// Forest: the value with the smallest mean relative error.
     Relative,
     /// Boosted trees of absolute errors on logarithms.
     Logarithms,
-    /// Boosted trees of absolute errors in watts and per cent at once.
+    /// Boosted trees of absolute errors in watts and relative errors together.
     Balanced,
-    /// Boosted trees of absolute errors in watts on the features alone, never falling when one rises.
+    /// Boosted trees of absolute errors in watts, on the features alone, monotone in each.
     Monotone,
     Line,
-    /// A line over squares and products.
+    /// A linear model of squares and products.
     Polynomial,
     Vectors,
-    /// The mean of the nearest rows.
+    /// Mean of the nearest rows.
     Neighbours,
     /// A hundred boosted trees of depth three.
     Shallow,
@@ -53,10 +54,10 @@ pub const MEMBER_KINDS: [MemberKind; 10] = [
     MemberKind::Shallow,
 ];
 
-/// How one of the original's trainers learns.
+/// Training function of one of the original's trainers.
 type OriginalTrainer = fn(&TrainerTask<'_>) -> Result<LearnedFormula, Error>;
 
-/// The original's trainers that are voices.
+/// The original's trainers that are ensemble members.
 const ORIGINALS: [(MemberKind, OriginalTrainer); 5] = [
     (MemberKind::Line, linear::learn),
     (MemberKind::Polynomial, polynomial::learn),
@@ -66,18 +67,18 @@ const ORIGINALS: [(MemberKind, OriginalTrainer); 5] = [
 ];
 
 impl MemberKind {
-    /// Whether it is a way to ask the forest.
+    /// Whether the member is computed from the forest.
     pub const fn is_of_forest(self) -> bool {
         matches!(self, Self::Median | Self::Relative)
     }
 
-    /// Whether it is one of the original's trainers.
+    /// Whether the member is one of the original's trainers.
     pub fn is_original(self) -> bool {
         ORIGINALS.iter().any(|(kind, _)| *kind == self)
     }
 }
 
-/// What was learned; kinds that nobody wanted are not there.
+/// Trained members; kinds that were not requested are absent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnsembleMembers {
     floor: f64,
@@ -93,10 +94,10 @@ pub struct EnsembleMembers {
     originals: BTreeMap<MemberKind, LearnedFormula>,
 }
 
-/// What voices say of a row.
+/// Predictions of the members for a row.
 pub struct MemberPredictions {
     pub watts: Vec<(MemberKind, f64)>,
-    /// Half of what lies between the forest's quantiles.
+    /// Half the distance between the forest's quantiles.
     pub spread: f64,
 }
 
@@ -113,7 +114,7 @@ fn table(
 }
 
 impl EnsembleMembers {
-    /// Learns the kinds that are wanted, and a forest.
+    /// Trains the requested kinds and a forest.
     pub fn fit(
         task: &TrainerTask<'_>,
         leaf_rows: usize,
@@ -123,7 +124,7 @@ impl EnsembleMembers {
         let rows = &MixedRows::new(task.x, task.y, seed)?;
         let mut originals = BTreeMap::new();
         for (kind, learn) in ORIGINALS.into_iter().filter(|(kind, _)| is_wanted(*kind)) {
-            // One that cannot learn from these rows is no voice.
+            // A trainer that fails on these rows is left out of the ensemble.
             if let Ok(learned) = learn(&TrainerTask { from: None, ..*task }) {
                 originals.insert(kind, learned);
             }
@@ -179,7 +180,8 @@ impl EnsembleMembers {
         })
     }
 
-    /// What the wanted voices say of a row of scaled features and its logarithms and ratios.
+    /// Predictions of the requested members for a row of scaled features with its logarithms and
+    /// ratios.
     pub fn predict_members(
         &self,
         row: &[f64],
@@ -187,7 +189,8 @@ impl EnsembleMembers {
         is_wanted: impl Fn(MemberKind) -> bool,
     ) -> MemberPredictions {
         let alike = self.forest.find_similar_rows(rich);
-        // Relative errors count only above the floor; below it, a row counts as one of the mean watts would.
+        // Relative errors count only above the floor; a row below it counts like one of the mean
+        // watts.
         let relative = |y: f64| if y > self.floor { 1.0 / y } else { 1.0 / self.mean.max(self.floor) };
         let say = |kind: MemberKind| match kind {
             MemberKind::Median => Some(alike.quantile(0.5, |_| 1.0)),

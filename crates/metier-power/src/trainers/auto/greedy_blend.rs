@@ -1,7 +1,9 @@
-//! How much each voice counts: the greedy blend of Caruana et al. (2004), again and again the voice that lowers the error most.
+//! Weights of the ensemble members: the greedy blend of Caruana et al. (2004). Each step adds the
+//! member that lowers the error most.
 //!
-//! The error has two parts: mean watts, and mean per cent of rows above the floor, each as a multiple of what the best of the original's trainers has on the same rows.
-//! Being worse than that in either counts many times. So a blend that is good in one of them only is not chosen, whatever the watts of the rows are.
+//! The error has two parts: mean watts, and mean relative error of rows above the floor. Each is a
+//! multiple of the best original trainer's error on the same rows; exceeding that costs a penalty.
+//! So a blend that is good in only one part is not selected, whatever the range of the watts.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +11,33 @@ use super::ensemble_members::{MEMBER_KINDS, MemberKind};
 
 /// Steps of the blend.
 const BLEND_STEPS: usize = 12;
-/// Steps that a blend which is there already counts for.
+/// Steps that an earlier blend counts for.
 const EARLIER_STEPS: f64 = 3.0;
-/// By how much a voice that is not in the blend yet must be better: each makes the file larger.
+/// Required improvement for a new member, since each makes the file larger.
 const NEW_MEMBER_MARGIN: f64 = 1.005;
-/// Above this multiple of the original's best an error counts more: on other rows it may be a little larger.
+/// Errors above this multiple of the original's best are penalised. It is below 1, since the error
+/// on other rows may be a little larger.
 const BASELINE_MARGIN: f64 = 0.97;
 const EXCESS_PENALTY: f64 = 10.0;
 
-/// What was said of rows by those who had not seen them.
+/// Held-out predictions.
 pub struct BlendCandidates<'a> {
     pub voices: &'a BTreeMap<MemberKind, Vec<f64>>,
-    /// By the original's trainers.
+    /// Predictions of the original's trainers.
     pub others: &'a [Vec<f64>],
     pub y: &'a [f64],
-    /// Watts below which relative errors mean nothing.
+    /// Rows below this many watts are left out of relative errors.
     pub floor: f64,
 }
 
-/// Shares of the voices, and the error that they have together.
+/// Weights of the members, and the error of the blend.
 #[derive(Debug, Default)]
 pub struct MemberShares {
     pub of: BTreeMap<MemberKind, f64>,
     pub loss: f64,
 }
 
-/// Errors of some rows: in watts, and as shares of the watts above the floor; each added up.
+/// Sums of the errors of some rows: in watts, and relative for rows above the floor.
 #[derive(Debug, Clone, Copy)]
 struct ErrorSums {
     watts: f64,
@@ -42,10 +45,10 @@ struct ErrorSums {
 }
 
 impl BlendCandidates<'_> {
-    fn errors(&self, rows: &[usize], said: impl Fn(usize, usize) -> f64) -> ErrorSums {
+    fn errors(&self, rows: &[usize], predicted: impl Fn(usize, usize) -> f64) -> ErrorSums {
         let mut errors = ErrorSums { watts: 0.0, relative: 0.0 };
         for (at, row) in rows.iter().enumerate() {
-            let missed = (said(at, *row) - self.y[*row]).abs();
+            let missed = (predicted(at, *row) - self.y[*row]).abs();
             errors.watts += missed;
             if self.y[*row] > self.floor {
                 errors.relative += missed / self.y[*row];
@@ -54,7 +57,7 @@ impl BlendCandidates<'_> {
         errors
     }
 
-    /// The least of each that one of the original's trainers has; of the voices where there is none.
+    /// Smallest error of the original's trainers; of the members if there are none.
     fn best(&self, rows: &[usize]) -> ErrorSums {
         let lists = self.others.iter().chain(self.voices.values().filter(|_| self.others.is_empty()));
         let least = |a: ErrorSums, b: ErrorSums| ErrorSums {
@@ -66,7 +69,7 @@ impl BlendCandidates<'_> {
     }
 }
 
-/// The blend, by these rows.
+/// Computes the blend from these rows.
 pub fn blend(
     candidates: &BlendCandidates<'_>,
     rows: &[usize],
@@ -74,11 +77,11 @@ pub fn blend(
 ) -> MemberShares {
     let best = candidates.best(rows);
     let worth = |errors: ErrorSums| {
-        let one = |error: f64, best: f64| {
+        let penalised = |error: f64, best: f64| {
             let ratio = if best > 0.0 { error / best } else { error };
             ratio + EXCESS_PENALTY * (ratio - BASELINE_MARGIN).max(0.0)
         };
-        one(errors.watts, best.watts) + one(errors.relative, best.relative)
+        penalised(errors.watts, best.watts) + penalised(errors.relative, best.relative)
     };
     let mut votes: BTreeMap<MemberKind, f64> = MEMBER_KINDS.iter().map(|kind| (*kind, 0.0)).collect();
     for (kind, share) in earlier.into_iter().flatten() {
@@ -111,20 +114,21 @@ mod tests {
     use super::*;
 
     fn shares(
-        said: &[(MemberKind, Vec<f64>)],
+        predicted: &[(MemberKind, Vec<f64>)],
         y: &[f64],
         earlier: Option<MemberKind>,
     ) -> BTreeMap<MemberKind, f64> {
         let mut voices: BTreeMap<MemberKind, Vec<f64>> =
             MEMBER_KINDS.iter().map(|kind| (*kind, vec![5000.0; y.len()])).collect();
-        voices.extend(said.iter().cloned());
+        voices.extend(predicted.iter().cloned());
         let earlier = earlier.map(|kind| [(kind, 1.0)].into_iter().collect());
         let others = vec![y.iter().map(|y| y * 1.3).collect()];
         let all: Vec<usize> = (0..y.len()).collect();
         blend(&BlendCandidates { voices: &voices, others: &others, y, floor: 1.0 }, &all, earlier.as_ref()).of
     }
 
-    /// A voice that is right in per cent and says too little of rows of many watts does not win over one that is nearly as good in both.
+    /// A member with a small relative error that underestimates rows of many watts must not
+    /// outweigh one that is nearly as good in both.
     #[test]
     fn a_voice_that_is_good_in_per_cent_only_does_not_rule() {
         let y: Vec<f64> = (0..100).map(|row| if row < 80 { 2.0 } else { 200.0 }).collect();
@@ -137,9 +141,9 @@ mod tests {
     #[test]
     fn an_earlier_blend_has_votes() {
         let y = vec![10.0; 20];
-        let said: Vec<(MemberKind, Vec<f64>)> =
+        let predicted: Vec<(MemberKind, Vec<f64>)> =
             MEMBER_KINDS.iter().map(|kind| (*kind, vec![10.0; 20])).collect();
-        assert!(shares(&said, &y, Some(MemberKind::Monotone))[&MemberKind::Monotone] > 0.15);
-        assert_eq!(shares(&said, &y, None)[&MemberKind::Monotone], 0.0);
+        assert!(shares(&predicted, &y, Some(MemberKind::Monotone))[&MemberKind::Monotone] > 0.15);
+        assert_eq!(shares(&predicted, &y, None)[&MemberKind::Monotone], 0.0);
     }
 }

@@ -1,7 +1,9 @@
-//! What is learned from: rows, and rows that lie between them.
+//! Training rows: the measured rows, and mixtures of rows.
 //!
-//! Rates and watts of a row are means over its seconds. Where a load begins or ends within them, the row is a mixture of the rows before and after, in watts exactly as in
-//! features. Few measured rows are such mixtures, and errors are largest there; so rows of rest and rows of work are mixed here, each mixture counting a tenth of a row.
+//! Rates and watts of a row are means over its seconds. If a load begins or ends within them, the
+//! row is a mixture of the rows before and after, in watts exactly as in features. Few measured
+//! rows are mixtures, and errors are largest there. So idle and loaded rows are mixed here; each
+//! mixture has a tenth of a row's weight.
 
 use metier_learn::linear_algebra::DenseMatrix;
 use metier_types::random::SplitMix64;
@@ -10,24 +12,24 @@ use crate::Error;
 
 /// Added before a logarithm: a millionth of the largest value.
 const LOG_OFFSET: f64 = 1e-6;
-/// Rows whose features are at most this share of their largest values, on average, are at rest.
+/// Rows are idle if their features are on average at most this share of the largest values.
 const MAX_REST_LOAD: f64 = 0.03;
-/// One mixture for so many rows.
+/// One mixture for this many rows.
 const ROWS_PER_MIXTURE: usize = 3;
-/// What a mixture counts.
+/// Weight of a mixture.
 const MIXTURE_WEIGHT: f64 = 0.1;
-/// Most features of which ratios are made.
+/// Largest number of features for which ratios are computed.
 const MAX_RATIO_FEATURES: usize = 16;
 
-/// Rows with mixtures behind them.
+/// Measured rows followed by mixtures.
 pub struct MixedRows {
     pub x: DenseMatrix,
-    /// Their logarithms and ratios.
+    /// Logarithms and ratios of the features.
     pub rich: DenseMatrix,
     pub y: Vec<f64>,
-    /// What each row counts.
+    /// Row weights.
     pub weights: Vec<f64>,
-    /// The mean of the watts.
+    /// Mean of the watts.
     pub mean: f64,
 }
 
@@ -44,7 +46,7 @@ pub fn derived_features(row: &[f64]) -> Vec<f64> {
 }
 
 impl MixedRows {
-    /// Of scaled features and watts.
+    /// Builds the rows from scaled features and watts.
     pub fn new(x: &DenseMatrix, y: &[f64], seed: u64) -> Result<Self, Error> {
         let mut all = x.clone();
         let mut watts = y.to_vec();

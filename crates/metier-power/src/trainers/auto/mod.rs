@@ -1,9 +1,12 @@
-//! Ours: several kinds of predictor, each judged on rows that it has not seen, blended by what they are worth.
+//! metier's own trainer: an ensemble of several predictor kinds, blended by held-out error.
 //!
-//! [`mixed_rows`] makes what is learned from: beside the features their logarithms and ratios of two, and rows in which a load began or ended half-way. [`ensemble_members`] are the kinds: a forest
-//! that tells the median, or the median of relative errors; boosted trees on logarithms and on watts; boosted trees that never fall when a feature rises; and some of the original's trainers.
-//! [`greedy_blend`] judges them: watts and per cent count alike, each measured by the best of the original's trainers, so that neither the many rows of a few watts nor the few of many rule.
-//! The forest's quantiles say how large an error is where.
+//! [`mixed_rows`] builds the training rows: features, their logarithms and ratios of two, and
+//! mixtures of idle and loaded rows. [`ensemble_members`] are the kinds: a forest that predicts the
+//! median or minimises relative errors; boosted trees on logarithms and on watts; monotone boosted
+//! trees; and some of the original's trainers. [`greedy_blend`] weights them: watts and relative
+//! errors count alike, each relative to the best of the original's trainers. So neither the many
+//! rows with few watts nor the few rows with many dominate. The forest's quantiles predict the
+//! error size of each row.
 
 mod ensemble_members;
 mod greedy_blend;
@@ -21,12 +24,12 @@ use ensemble_members::{EnsembleMembers, MEMBER_KINDS};
 use greedy_blend::{BlendCandidates, MemberShares, blend};
 use mixed_rows::derived_features;
 
-/// Fewest rows of a leaf: the forests that are tried. One of them is kept.
+/// Smallest leaf sizes of the forests that are compared; one forest is selected.
 const LEAF_SIZES: [usize; 2] = [3, 6];
-/// The least size of an error, as a share of the watts.
+/// Lower bound of the error size, as a share of the watts.
 const MIN_ERROR_SHARE: f64 = 0.01;
 
-/// Voices with what each counts.
+/// Ensemble members with their weights.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnsembleBlend {
     floor: f64,
@@ -35,7 +38,7 @@ pub struct EnsembleBlend {
 }
 
 impl EnsembleBlend {
-    /// Watts, and the size of an error there.
+    /// Watts, and the predicted error size.
     pub fn predict_with_error(&self, row: &[f64]) -> (f64, f64) {
         let predictions =
             self.voices.predict_members(row, &derived_features(row), |kind| self.share(kind) > 0.0);
@@ -49,7 +52,7 @@ impl EnsembleBlend {
         self.shares.get(&kind).copied().unwrap_or(0.0)
     }
 
-    /// What each kind of voice counts, adding up to 1.
+    /// Weight of each member kind; they add up to 1.
     pub fn shares(&self) -> &BTreeMap<MemberKind, f64> {
         &self.shares
     }
@@ -59,7 +62,7 @@ fn error_size(spread: f64, watts: f64, floor: f64) -> f64 {
     spread.max(MIN_ERROR_SHARE * watts.max(floor))
 }
 
-/// What each voice said of rows that it had not seen, and the size of an error that its forest said.
+/// Held-out predictions of each member, and the forest's error sizes.
 struct MemberHeldOut {
     watts: BTreeMap<MemberKind, Vec<f64>>,
     spread: Vec<f64>,
@@ -89,7 +92,8 @@ pub fn learn(task: &TrainerTask<'_>) -> Result<JudgedFormula, Error> {
         let best = tried.enumerate().reduce(|a, b| if b.1.loss < a.1.loss { b } else { a });
         best.unwrap_or_default()
     };
-    // A row's own part has no vote on the blend that it is judged by.
+    // Cross-validation of the blend: a row's own fold has no influence on the blend that predicts
+    // it.
     let mut judged = vec![(0.0, 1.0); task.y.len()];
     for part in 0..HOLD_OUT_PARTS {
         let voters: Vec<usize> = (0..parts.len()).filter(|row| parts[*row] != part).collect();
@@ -109,7 +113,8 @@ pub fn learn(task: &TrainerTask<'_>) -> Result<JudgedFormula, Error> {
     ))
 }
 
-/// For each kind of forest what it and the others said, and what the original's XGBoost said, whose trees are too large a voice.
+/// Held-out predictions of the members for each forest, and of the original's XGBoost, which serves
+/// as a baseline only, since its trees are too large for a member.
 fn predict_held_out(
     task: &TrainerTask<'_>,
     parts: &[usize],
@@ -129,7 +134,7 @@ fn predict_held_out(
         let xgboost = xgboost::learn(&own)?;
         asked.iter().for_each(|row| trees[*row] = xgboost.watts(task.x.row(*row)).max(0.0));
         for (forest, leaf_rows) in LEAF_SIZES.into_iter().enumerate() {
-            // The others are the same beside each forest: they are learned once.
+            // The other members are equal for each forest, so they are trained once.
             let is_new = |kind: MemberKind| forest == 0 || kind.is_of_forest();
             let voices = EnsembleMembers::fit(&own, leaf_rows, is_new)?;
             for row in &asked {

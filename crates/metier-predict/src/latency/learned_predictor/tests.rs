@@ -23,8 +23,8 @@ fn asked(runtime: &str) -> InferenceConditions {
     InferenceConditions { runtime: runtime.to_string(), ..InferenceConditions::default() }
 }
 
-/// Seconds and width of the interval for graphs that nobody has seen, over the truth.
-fn told(place: &Place, conditions: &InferenceConditions, factor: f64) -> (f64, f64, String) {
+/// Ratio of predicted to true seconds, interval width and reason, for unseen graphs.
+fn predict_at(place: &Place, conditions: &InferenceConditions, factor: f64) -> (f64, f64, String) {
     let latency = LatencyPredictor::open(&place.store).unwrap();
     let (mut error, mut width, mut because) = (0.0, 0.0, String::new());
     for number in 40..50 {
@@ -42,20 +42,20 @@ fn told(place: &Place, conditions: &InferenceConditions, factor: f64) -> (f64, f
 #[test]
 fn graphs_that_were_measured_in_the_other_runtime_move_what_was_learned_in_one() {
     let place = Place::new();
-    // Three of each style.
+    // Three networks of each style.
     place.trials(0..39);
     fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
-    let (own, own_width, because) = told(&place, &asked(RTEN), 1.0);
+    let (own, own_width, because) = predict_at(&place, &asked(RTEN), 1.0);
     assert!(own < 0.2 && because.contains("learned from 39 timed graphs"), "{own} {because}");
-    let (_, wide, because) = told(&place, &asked(ONNX_RUNTIME), 0.3);
+    let (_, wide, because) = predict_at(&place, &asked(ONNX_RUNTIME), 0.3);
     assert!(because.contains("no graph was timed with onnxruntime"), "{because}");
     assert!(wide > own_width, "{wide} {own_width}");
     place.trials_in(ONNX_RUNTIME, 0.3, 70..76);
-    let (moved, narrower, because) = told(&place, &asked(ONNX_RUNTIME), 0.3);
+    let (moved, narrower, because) = predict_at(&place, &asked(ONNX_RUNTIME), 0.3);
     assert!(moved < 0.25 && because.contains("moved by 6 graphs"), "{moved} {because}");
     assert!(narrower < wide, "{narrower} {wide}");
-    // What answers for the one is not touched.
-    assert_eq!(told(&place, &asked(RTEN), 1.0).0, own);
+    // The prediction of the other runtime is unchanged.
+    assert_eq!(predict_at(&place, &asked(RTEN), 1.0).0, own);
 }
 
 #[test]
@@ -98,12 +98,12 @@ fn few_graphs_reach_farther_than_many() {
 #[test]
 fn counts_that_were_learned_in_one_runtime_answer_for_the_other_and_elsewhere() {
     let place = Place::new();
-    // Without a loop, of which counts tell next to nothing.
+    // Networks without loops; counts describe loops badly.
     place.trials(0..12);
     place.trials(13..17);
     fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
     let latency = LatencyPredictor::open(&place.store).unwrap();
-    // Bound by multiply-adds, not by memory.
+    // A graph limited by multiply-adds, not by memory bandwidth.
     let counts = SopranoCounts {
         conv_layers: 20.0,
         filter_details: 4000.0,
@@ -112,26 +112,26 @@ fn counts_that_were_learned_in_one_runtime_answer_for_the_other_and_elsewhere() 
         model_output_size: 4000.0,
         ..SopranoCounts::default()
     };
-    let told = |passport: &Passport, conditions: &InferenceConditions| {
+    let predict_at = |passport: &Passport, conditions: &InferenceConditions| {
         let prediction = latency.counts(&counts, passport, conditions).unwrap();
         let width = prediction.interval().high() / prediction.interval().low();
         (prediction.value(), width, prediction.reason().to_string(), prediction.predictor())
     };
-    let own = told(&passport_of(&place), &asked(RTEN));
-    let other = told(&passport_of(&place), &asked(ONNX_RUNTIME));
+    let own = predict_at(&passport_of(&place), &asked(RTEN));
+    let other = predict_at(&passport_of(&place), &asked(ONNX_RUNTIME));
     assert!(own.2.contains("by graphs that were timed on"), "{}", own.2);
     assert!(other.2.contains("learned with rten on bench"), "{}", other.2);
     assert_eq!(other.3, own.3, "the same predictor");
     assert!(other.1 > own.1 && other.0 < own.0, "{own:?} {other:?}");
-    // A device of half the speed, by the passports.
+    // A device with half the speed according to the passports.
     let mut slow = tests::passport(2);
     slow.device.id = "device-2".parse().unwrap();
     slow.compute.iter_mut().for_each(|rate| rate.multiply_adds_per_second /= 2.0);
     slow.bandwidth.iter_mut().for_each(|rate| rate.bytes_per_second /= 2.0);
-    let there = told(&slow, &asked(RTEN));
+    let there = predict_at(&slow, &asked(RTEN));
     assert!(there.2.contains("carried over by the two passports") && there.0 > own.0, "{there:?}");
-    // With more threads than it was ever timed with it is as much faster as the passport says.
-    let more = told(&passport_of(&place), &InferenceConditions { threads: 2, ..asked(RTEN) });
+    // With more threads than in training, the speedup is the passport's.
+    let more = predict_at(&passport_of(&place), &InferenceConditions { threads: 2, ..asked(RTEN) });
     assert!(more.0 < own.0, "{own:?} {more:?}");
 }
 
@@ -140,11 +140,11 @@ fn graphs_that_disagree_never_make_it_wider_than_the_passport_does() {
     let place = Place::new();
     place.trials(0..16);
     fit::fit(&place.store, &place.device, Some(passport_of(&place)), RTEN).unwrap();
-    let (_, alone, _) = told(&place, &asked(ONNX_RUNTIME), 1.0);
+    let (_, alone, _) = predict_at(&place, &asked(ONNX_RUNTIME), 1.0);
     for (factor, number) in [(0.05, 20), (1.0, 21), (20.0, 22), (0.3, 23)] {
         place.trials_in(ONNX_RUNTIME, factor, number..number + 1);
     }
-    let (_, moved, because) = told(&place, &asked(ONNX_RUNTIME), 1.0);
+    let (_, moved, because) = predict_at(&place, &asked(ONNX_RUNTIME), 1.0);
     assert!(because.contains("moved by 4 graphs"), "{because}");
     assert!(moved <= alone * (1.0 + 1e-9), "{moved} {alone}");
 }
@@ -160,7 +160,7 @@ fn runs_on_a_busy_host_move_it_where_there_are_no_others_and_that_is_said() {
             run.context.graph.as_mut().unwrap().runtime = ONNX_RUNTIME.to_string();
         });
         crate::latency::run_trials::import_runs(&place.store, &place.device.id, false).unwrap();
-        told(&place, &asked(ONNX_RUNTIME), 1.0).2
+        predict_at(&place, &asked(ONNX_RUNTIME), 1.0).2
     };
     run(20, 0.9);
     let because = run(21, 0.8);
@@ -169,8 +169,8 @@ fn runs_on_a_busy_host_move_it_where_there_are_no_others_and_that_is_said() {
     assert!(because.contains("moved by 1 graph") && !because.contains("beside"), "{because}");
 }
 
-/// A `metier.latency/1` file that commit 5c5b06b wrote (with most of its trees taken out, to be
-/// small), and what that commit predicted with it, as bits.
+/// A `metier.latency/1` file written by commit 5c5b06b (with most trees removed, to be small), and
+/// that commit's predictions as bits.
 #[test]
 fn a_predictor_file_of_before_gives_bit_equal_predictions() {
     let bytes = include_bytes!("../../../tests/fixtures/latency-1.json");

@@ -12,7 +12,7 @@ fn of(place: &Place, id: &metier_types::ContentDigest) -> Predictor {
     place.store.predictor(id).unwrap().unwrap()
 }
 
-/// Makes the record of a predictor say how far off it was on each graph that it held out.
+/// Sets the held-out error of each graph in a predictor's record.
 fn claim(place: &Place, id: &metier_types::ContentDigest, error: f64) {
     let mut record = of(place, id);
     record.standing = PredictorStanding::InUse;
@@ -26,7 +26,7 @@ fn new_retrainer() -> PredictorRetrainer<LatencyRetraining<'static>> {
     PredictorRetrainer::new(LatencyRetraining { passport: &|| None })
 }
 
-/// Marks runs without a process, as the run engine does.
+/// Marks runs without a process as interrupted, like the run engine.
 const SWEEP: RunSweeper<'static> = &|store, device| {
     let is_alive = |owner: &OwnerProcess| {
         metier_device::process_owner::is_owner_alive(&metier_linux::KernelRoots::default(), owner)
@@ -47,7 +47,7 @@ fn a_run_of_a_graph_never_seen_is_learned_from_once() {
     assert_eq!(fitted[0].record.runs, [run.id]);
     assert!(standing::reason(&fitted[0].record).is_some_and(|why| !why.is_empty()));
     assert_eq!(retrainer.turn(&place.store, &place.device, SWEEP).unwrap(), Vec::new());
-    // A program that was just started does not learn the same again, either.
+    // A newly started process does not train on the same data again.
     assert_eq!(new_retrainer().turn(&place.store, &place.device, SWEEP).unwrap(), Vec::new());
 }
 
@@ -84,7 +84,7 @@ fn a_few_more_runs_of_what_was_seen_wait_for_others_and_for_what_is_being_measur
     }
     let under_way = place.run(7, 0.01, |run| run.state = RunState::Running);
     assert_eq!(retrainer.turn(&place.store, &place.device, SWEEP).unwrap(), Vec::new());
-    // Not even read: that takes time of what is being measured.
+    // The run is not even read, since that would disturb the measurement.
     assert_eq!(new_points(&place.store, &place.device, RTEN).unwrap(), NewPoints::TooFew { points: 1 });
     place.store.delete_run(under_way.id).unwrap();
     let training = TrainingLock::acquire(&place.store, &place.device, KIND).unwrap();

@@ -10,12 +10,12 @@ use crate::latency::operator_features::OperatorStep;
 use crate::latency::trial::collect::analyse;
 use crate::latency::trial::network;
 
-/// What an operator takes on the device of these tests, all turns.
+/// Seconds of an operator on the test device, all iterations.
 pub fn law(step: &OperatorStep) -> f64 {
     step.turns as f64 * (2e-6 + 1e-10 * step.multiply_adds + 5e-10 * step.bytes)
 }
 
-/// A store with a device, and graphs as files.
+/// A store with a device and graph files.
 pub struct Place {
     folder: tempfile::TempDir,
     pub store: RecordStore,
@@ -35,19 +35,19 @@ impl Place {
         Self { folder, store, device }
     }
 
-    /// A made-up network as somebody's file.
+    /// Writes a generated network as a user's file.
     pub fn graph(&self, number: u64) -> PathBuf {
         let path = self.folder.path().join(format!("graph-{number}.onnx"));
         std::fs::write(&path, network::network(number).1).unwrap();
         path
     }
 
-    /// Trials of graphs on a device whose law is known: no clock is asked.
+    /// Stores trials of graphs on a device with a known model; nothing is timed.
     pub fn trials(&self, numbers: std::ops::Range<u64>) {
         self.trials_in("rten", 1.0, numbers);
     }
 
-    /// The same in a runtime that takes so many times as long.
+    /// The same for a runtime that is slower by this factor.
     pub fn trials_in(&self, runtime: &str, factor: f64, numbers: std::ops::Range<u64>) {
         for number in numbers {
             let (_, bytes) = network::network(number);
@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    /// A run of a graph that took so long.
+    /// A run of a graph with this time.
     pub fn run(&self, number: u64, seconds: f64, change: impl FnOnce(&mut Run)) -> Run {
         let path = self.graph(number);
         let bytes = std::fs::read(&path).unwrap();
@@ -160,7 +160,7 @@ fn a_run_that_is_no_graph_is_read_once_and_counted_nowhere() {
     let marks = || place.store.trials(&place.device.id, LOOKED_KIND).unwrap();
     assert_eq!(import_runs(&place.store, &place.device.id, false).unwrap(), RunIntakeResult::default());
     assert_eq!(marks().iter().map(|mark| mark.key.clone()).collect::<Vec<_>>(), [run.id.to_string()]);
-    // If it were read, it would be taken now.
+    // If the run were read again, it would be imported now.
     let mut changed = run;
     changed.context.graph = place.run(2, 0.1, |_| ()).context.graph;
     place.store.delete_run(changed.id).unwrap();
@@ -169,7 +169,7 @@ fn a_run_that_is_no_graph_is_read_once_and_counted_nowhere() {
         let taken = import_runs(&place.store, &place.device.id, again).unwrap();
         assert_eq!(taken.points, u64::from(!again), "only the other one: {taken:?}");
     }
-    // Marks that were made before say nothing of it: those were all of graphs.
+    // Marks of earlier versions lack the field; all of them were of graphs.
     let old: RunTrialMark = serde_json::from_str(r#"{"left_out":null}"#).unwrap();
     assert!(old.is_graph);
 }
@@ -192,7 +192,7 @@ fn a_run_that_teaches_nothing_says_why_and_is_looked_at_again_only_when_asked() 
     assert_eq!(why.len(), 6, "{why:?}");
     assert!(why.iter().any(|why| why.contains("limits")), "{why:?}");
     assert_eq!(import_runs(&place.store, &place.device.id, false).unwrap().known, 6);
-    // Its file is there again.
+    // The graph's file is restored.
     place.graph(6);
     let taken = import_runs(&place.store, &place.device.id, true).unwrap();
     assert_eq!((taken.points, taken.left_out.values().sum::<u64>()), (1, 5), "{taken:?}");

@@ -1,5 +1,5 @@
-//! Makes trials on this device, until a budget is used up: graphs that the user gave first, then made-up networks where the
-//! predictor is least sure.
+//! Runs trials on this device until a time budget is used up: the user's graphs first, then
+//! generated networks with the largest predicted uncertainty.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,86 +23,87 @@ use crate::latency::operator_features::{
 };
 use crate::latency::{LatencyError, SopranoCounts};
 
-/// A graph that the user gave.
+/// A graph of the user.
 #[derive(Debug, Clone)]
 pub struct UserGraph {
-    /// Its name: points of one name are held out together.
+    /// Name of the graph; points of one name are held out together.
     pub name: String,
-    /// Its file; weights may be beside it.
+    /// Path of the graph; external weights may be beside it.
     pub path: PathBuf,
     pub bytes: Arc<Vec<u8>>,
-    /// Sizes for what it leaves open.
+    /// Sizes for symbolic dimensions.
     pub bindings: ShapeBindings,
 }
 
-/// What is timed beside stress of processors and memory.
+/// Which graphs are timed under stress of processors and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StressCoverage {
     None,
-    /// A made-up network now and then, which is enough to tell what others cost.
+    /// Occasional generated networks, enough to train the load model.
     #[default]
     Some,
-    /// Every graph that was given at every level, too.
+    /// Also every user graph at every stress level.
     All,
 }
 
-/// What is to be tried.
+/// Settings of a trial campaign.
 pub struct TrialCampaign<'a> {
-    /// Where trials are kept.
+    /// Store for the trials.
     pub store: &'a RecordStore,
     pub device: &'a DeviceId,
     pub cores: u32,
     pub engine: InferenceEngine,
     pub threads: &'a [u32],
-    /// How long to go on.
+    /// Time budget.
     pub budget: Duration,
     /// Graphs of the user.
     pub graphs: &'a [UserGraph],
-    /// What is timed beside stress, too.
+    /// Which graphs are timed under stress.
     pub load: StressCoverage,
-    /// Whether to time known points once more instead of making new ones.
+    /// Whether known points are repeated instead of adding new ones.
     pub again: bool,
-    /// Whether to make up no networks.
+    /// Whether generated networks are disabled.
     pub only_graphs: bool,
-    /// Whether somebody wants it to end.
+    /// Whether a stop was requested.
     pub is_stopped: &'a dyn Fn() -> bool,
 }
 
-/// How far it has come.
+/// Progress of a campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialProgress {
     pub points: u64,
-    /// Points that could not be made.
+    /// Points that failed.
     pub failed: u64,
-    /// Share of the budget that is used up.
+    /// Used share of the budget.
     pub share: f64,
-    /// What was tried last.
+    /// The latest trial.
     pub last: String,
-    /// Graphs of the user that could not be timed, each with the first reason.
+    /// User graphs that could not be timed, each with the first reason.
     pub refused: BTreeMap<String, String>,
 }
 
-/// What a point of a graph is worth.
+/// Measurement effort for a user graph.
 pub const GRAPH_EFFORT: MeasureEffort = MeasureEffort { seconds: 0.35, fewest: 5, most: 100, looks: 3 };
-/// And one of a made-up network.
+/// Measurement effort for a generated network.
 pub const NETWORK_EFFORT: MeasureEffort = MeasureEffort { seconds: 0.06, fewest: 5, most: 40, looks: 4 };
-/// Beside stress, where times vary more.
+/// Effort under stress, where times vary more.
 const LOADED_GRAPH_EFFORT: MeasureEffort = MeasureEffort { seconds: 0.6, fewest: 5, most: 200, looks: 0 };
-/// A made-up network beside stress, and how many are made without it for each.
+/// Effort for a generated network under stress, and the number of idle networks per stressed one.
 const LOADED_NETWORK_EFFORT: MeasureEffort = MeasureEffort { seconds: 0.25, fewest: 5, most: 100, looks: 0 };
 const NETWORKS_PER_LOADED: usize = 10;
-/// Candidates of which the least known is tried.
+/// Candidates per trial, of which the most uncertain is timed.
 const CANDIDATES_PER_TRIAL: u64 = 3;
-/// Middle over lower quarter of the repeats from which on a trial was disturbed.
+/// A trial is discarded if median
+/// lower quartile of its repeats exceeds this.
 const DISTURBED_RATIO: f64 = 1.15;
-/// And the share of its pieces during which others had the processors.
+/// A trial is also discarded if CPU contention was seen in more than this share of its segments.
 const MAX_CROWDED_SHARE: f64 = 0.5;
-/// How long is felt how quick the host is at its best, unless the budget is small.
+/// Duration of the host's noise calibration, unless the budget is small.
 const CALIBRATION_TIME: Duration = Duration::from_secs(3);
-/// Trials before anything is known.
+/// Trials before the first model is trained.
 const MIN_TRIALS: usize = 64;
 
-/// Makes trials; gives how many.
+/// Runs trials and returns their number.
 pub fn collect(
     campaign: &TrialCampaign,
     tell: &mut dyn FnMut(&TrialProgress),
@@ -186,8 +187,9 @@ pub fn collect(
                     let once = MeasureEffort { looks: 0, ..effort };
                     let _stress = level.map(StressLevel::start);
                     let trial_record = measure_point(runtime, source, &graph, &probe, &once, &mut pulse);
-                    let kept = trial_record.map(|kept| TrialRecord { again: Some(kept.seconds), ..before });
-                    keep(kept, &given.name, true, &mut progress, &mut known)?;
+                    let repeated =
+                        trial_record.map(|repeat| TrialRecord { again: Some(repeat.seconds), ..before });
+                    keep(repeated, &given.name, true, &mut progress, &mut known)?;
                     continue;
                 }
                 if !done.insert(key) {
@@ -247,7 +249,7 @@ pub fn collect(
             };
             let probe = TrialPoint { pressure: level.pressure(*threads, campaign.cores), ..probe };
             if done.insert(probe.key(runtime)) {
-                let kept = {
+                let measured = {
                     let _stress = level.start();
                     measure_point(
                         runtime,
@@ -258,7 +260,7 @@ pub fn collect(
                         &mut pulse,
                     )
                 };
-                keep(kept, &name, false, &mut progress, &mut known)?;
+                keep(measured, &name, false, &mut progress, &mut known)?;
             }
         }
         if turn > 1_000_000 {
@@ -268,14 +270,14 @@ pub fn collect(
     Ok(progress)
 }
 
-/// Everything that can be said of a graph.
+/// Analyses a graph.
 pub fn analyse(bytes: &[u8], bindings: &ShapeBindings) -> Result<GraphAnalysis, LatencyError> {
     let limits = OnnxLimits::default();
     let model = metier_onnx::read_onnx(bytes, &limits)?;
     Ok(metier_onnx::analyse_graph(&model, bindings, &limits)?)
 }
 
-/// A graph with its shapes, and with what tells it from others of the same name: many are called `model`.
+/// Graph id with its shapes and a digest, since many graphs are named `model`.
 pub fn graph_id(name: &str, graph: &GraphAnalysis) -> String {
     let shapes: Vec<String> = graph
         .inputs
@@ -299,13 +301,13 @@ pub fn graph_id(name: &str, graph: &GraphAnalysis) -> String {
     format!("{name}|{}|{:08x}", shapes.join(","), own >> 32)
 }
 
-/// What one point is.
+/// Identity of a point.
 #[derive(Debug, Clone, Copy)]
 pub struct TrialPoint<'a> {
-    /// The graph with its shapes.
+    /// Graph id with shapes.
     pub id: &'a str,
     pub name: &'a str,
-    /// Whether it is made up.
+    /// Whether the graph is generated.
     pub is_trial: bool,
     pub threads: u32,
     pub pressure: ResourcePressure,
@@ -337,7 +339,7 @@ impl TrialPoint<'_> {
         }
     }
 
-    /// With what it took: the whole, and each operator as the runtime tells.
+    /// Adds the measured times: the total, and each operator as the runtime profiles it.
     pub fn timed(
         &self,
         runtime: &str,
@@ -354,7 +356,7 @@ impl TrialPoint<'_> {
                 .sum()
         };
         TrialRecord {
-            // Beside others the usual time is wanted, and not the one that they happened to leave alone.
+            // Under load the typical time is needed, not the time of undisturbed moments.
             seconds: if self.pressure.is_idle() { timed.seconds } else { timed.median },
             median: timed.median,
             cpu_seconds: timed.cpu_seconds,
@@ -380,7 +382,7 @@ pub fn measure_point(
     let (given, _) = graph_inputs::make_inputs(graph, &graph_inputs::InputOptions::default())?;
     let mut loaded = runtime.load(source)?;
     loaded.set_inputs(&given)?;
-    // Beside stress that we make ourselves nothing is calm.
+    // No noise filtering while this process generates the load.
     let mut pulse = probe.pressure.is_idle().then_some((pulse, probe.threads));
     let timed = measure::time_graph(
         &mut loaded,
@@ -399,15 +401,16 @@ pub fn measure_point(
     Ok(probe.timed(engine, graph, &steps, &times, &timed))
 }
 
-/// The laws that what is known allows.
+/// Trains a model on the known points, if they suffice.
 fn learn(known: &[TrialRecord]) -> Option<OperatorPredictor> {
     let points: Vec<TimedGraph> = known.iter().map(TrialRecord::point).collect();
     let points: Vec<&TimedGraph> = points.iter().collect();
     OperatorPredictor::learn(&points, &TREE_FEATURES.map(String::from), LINEAR_FEATURES.len()).ok()
 }
 
-/// The network of a turn. Styles take turns, so that each has its share of what is learned; within a style every second is the one of a few whose time is least sure. Among
-/// all of them the least sure would mostly be the smallest.
+/// Selects the network of an iteration. Styles rotate, so that each has its share of the training
+/// data. Within a style every second network is the most uncertain of a few candidates. Among all
+/// styles the most uncertain would mostly be the smallest.
 fn choose(turn: u64, laws: Option<&OperatorPredictor>, runtime: &str) -> u64 {
     let styles = network::STYLES.len() as u64;
     let (round, style) = (turn / styles, turn % styles);

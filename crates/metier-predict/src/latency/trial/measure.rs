@@ -1,4 +1,4 @@
-//! Times a graph for learning: whole, and operator by operator.
+//! Times a graph for training: in total, and operator by operator.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,43 +10,44 @@ use metier_onnx::GraphAnalysis;
 use super::noise_probe::{HostNoise, NoiseProbe};
 use crate::latency::operator_features::{self, OperatorStep};
 
-/// How much time a point is worth.
+/// Effort for a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeasureEffort {
-    /// Seconds of repeating, where the fewest repeats do not take longer.
+    /// Seconds of repeats, unless the fewest repeats take longer.
     pub seconds: f64,
     pub fewest: usize,
     pub most: usize,
-    /// Looks at each operator.
+    /// Number of profiled inferences.
     pub looks: usize,
 }
 
-/// What came of it.
+/// Measured times.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TimedInference {
-    /// One inference: what a quarter of the repeats stay below, so that a short disturbance does not count.
+    /// Lower quartile of the repeats, so that short disturbances do not count.
     pub seconds: f64,
-    /// The middle of the repeats.
+    /// Median of the repeats.
     pub median: f64,
-    /// Processor time of the middle one.
+    /// Median processor time.
     pub cpu_seconds: f64,
     pub runs: usize,
-    /// Share of the pieces during which others had the processors.
+    /// Share of the segments with CPU contention.
     pub crowded: f64,
 }
 
-/// Repeats are timed in pieces of this length.
+/// Length of a timing segment.
 const PIECE_SECONDS: f64 = 0.004;
-/// How many times the effort is spent where the host is not calm.
+/// Largest multiple of the effort on a noisy host.
 const MAX_EFFORT_FACTOR: f64 = 3.0;
-/// Share of the effort that calm repeats are enough of.
+/// Share of the effort in quiet repeats that suffices.
 const ENOUGH_CALM_SHARE: f64 = 0.3;
-/// Fewest calm repeats that stand for all.
+/// Fewest quiet repeats that represent the point.
 const MIN_CALM_REPEATS: usize = 3;
-/// Most times that operators are looked at until the host is calm.
+/// Largest number of profiling attempts until the host is quiet.
 const MAX_OPERATOR_LOOKS: usize = 3;
 
-/// Runs a graph again and again; the first ones do not count, and with a pulse only those do while the host was calm, where there are some.
+/// Repeats a graph. The first repeats are discarded. With a noise probe only repeats on a quiet
+/// host count, if there are any.
 pub fn time_graph(
     loaded: &mut LoadedGraph,
     effort: &MeasureEffort,
@@ -100,7 +101,8 @@ pub fn time_graph(
     }
 }
 
-/// Looks at each operator; with a pulse up to three times until the host is calm, and the shortest counts.
+/// Profiles each operator. With a noise probe it tries up to three times until the host is quiet;
+/// the shortest profile counts.
 pub fn time_operators(
     loaded: &mut LoadedGraph,
     count: usize,
@@ -123,7 +125,8 @@ pub fn time_operators(
 }
 
 impl TimedInference {
-    /// From repeats while the host was calm; where these are too few, from all, of which the shortest was disturbed least.
+    /// Uses repeats on a quiet host. If these are too few it uses all; the shortest was disturbed
+    /// least.
     pub(super) fn of_calm(calm: Vec<f64>, walls: Vec<f64>, cpus: Vec<f64>) -> Self {
         if calm.len() >= MIN_CALM_REPEATS {
             return Self { runs: walls.len(), ..Self::of(calm, cpus) };
@@ -132,7 +135,7 @@ impl TimedInference {
         Self { seconds: least, ..Self::of(walls, cpus) }
     }
 
-    /// From what each repeat took, by the clock and of the processor.
+    /// Builds the result from the wall and processor time of each repeat.
     pub fn of(mut walls: Vec<f64>, mut cpus: Vec<f64>) -> Self {
         walls.sort_by(f64::total_cmp);
         cpus.sort_by(f64::total_cmp);
@@ -149,7 +152,7 @@ impl TimedInference {
     }
 }
 
-/// Steps with what each took, as the runtime tells; what it did beside any step is given too.
+/// Steps with their profiled times, and the profiled time outside any step.
 pub fn parts(
     graph: &GraphAnalysis,
     steps: &[OperatorStep],
@@ -160,7 +163,8 @@ pub fn parts(
     let mut beside = Vec::new();
     for time in times {
         match places.find(time) {
-            // Sub-graphs may use the same names, which the runtime tells as one: each has its share of the turns.
+            // Sub-graphs may repeat names, which the runtime reports as one; the time is divided by
+            // iterations.
             Some(found) => {
                 let all: f64 = found.iter().map(|at| steps[*at].turns as f64).sum();
                 for at in found {
@@ -175,7 +179,7 @@ pub fn parts(
     (parts, beside)
 }
 
-/// Which step makes a value, takes it first, or does an operator of that name.
+/// Index of steps by the values they produce or first consume, and by operator name.
 struct StepIndex<'a> {
     makers: BTreeMap<&'a str, Vec<usize>>,
     takers: BTreeMap<&'a str, Vec<usize>>,
@@ -205,30 +209,31 @@ impl<'a> StepIndex<'a> {
         this
     }
 
-    /// The steps that an engine's operator belongs to: one, but for names that several sub-graphs use.
+    /// The steps of a profiled operator: one, except for names used in several sub-graphs.
     fn find(&self, time: &EngineOperatorTime) -> Option<&[usize]> {
         let made = time
             .outputs
             .iter()
             .find_map(|name| self.makers.get(name.as_str()).or_else(|| self.makers.get(written_for(name))));
-        // ONNX Runtime names a convolution in its own layout after the operator, or after what that makes.
+        // ONNX Runtime names a convolution in its own layout after the operator or its output.
         let name = time.name.strip_suffix("_nchwc").unwrap_or(&time.name);
         let named = || self.names.get(name).or_else(|| self.makers.get(name)).filter(|_| !name.is_empty());
-        // Changing into that layout belongs to whoever wants it.
-        let wanted = || {
+        // Conversion into that layout belongs to the operator that needs it.
+        let consumer = || {
             let takes = time.inputs.iter().find_map(|name| self.takers.get(name.as_str()));
             takes.filter(|_| time.kind == "ReorderInput")
         };
-        made.or_else(named).or_else(wanted).map(Vec::as_slice)
+        made.or_else(named).or_else(consumer).map(Vec::as_slice)
     }
 }
 
-/// What the built-in engine lacks is written with others, whose values are called after what they make together.
+/// Operators missing in the built-in engine are decomposed; the parts' values are named after the
+/// whole.
 fn written_for(name: &str) -> &str {
     name.rsplit_once('~').map_or(name, |(whole, _)| whole)
 }
 
-/// A step as the learning side takes it.
+/// Converts a step to an operator of the model.
 pub fn part(step: &OperatorStep, seconds: Option<f64>) -> GraphOperator {
     GraphOperator {
         family: step.family.name().to_string(),

@@ -1,5 +1,6 @@
-//! Trials: graphs that are timed in order to learn. [`network`] makes up networks, [`measure`] times them while the host is [`noise_probe`], [`record`] is how they are kept,
-//! [`stress`] is what runs beside them, and [`collect`] decides what is tried next.
+//! Trials: graphs timed for training. [`network`] generates networks, [`measure`] times them while
+//! [`noise_probe`] monitors the host, [`stress`] generates load, [`record`] is the stored form, and
+//! [`collect`] selects the next trial.
 
 pub mod collect;
 pub mod measure;

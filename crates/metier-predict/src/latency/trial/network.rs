@@ -1,8 +1,8 @@
-//! Made-up networks that look like real ones: what trials run.
+//! Generates realistic networks for trials.
 //!
-//! A network is a few blocks of one of several styles, with sizes drawn so that they look like those people use. The same
-//! number makes the same network. Blocks and not single operators: a runtime joins operators, and an operator finds its input
-//! in a cache or not, by what runs before it.
+//! A network is a few blocks of one of several styles, with sizes drawn from typical ranges. Equal
+//! numbers give equal networks. Blocks rather than single operators, since runtimes fuse operators,
+//! and preceding operators determine whether inputs are in a cache.
 
 mod images;
 mod mixed;
@@ -13,7 +13,7 @@ use metier_onnx::DataType;
 use metier_onnx::graph_builder::{AttributeValue, GraphBuilder};
 use metier_types::random::SplitMix64;
 
-/// Styles of networks, drawn in turns.
+/// Styles of networks, in rotation.
 pub const STYLES: [&str; 13] = [
     "cnn",
     "mobile",
@@ -30,12 +30,12 @@ pub const STYLES: [&str; 13] = [
     "loop",
 ];
 
-/// Elements of a tensor at most.
+/// Largest number of elements of a tensor.
 const MAX_ELEMENTS: u64 = 4_000_000;
-/// Weights of one operator at most.
+/// Largest number of weights of one operator.
 const MAX_WEIGHTS: u64 = 12_000_000;
 
-/// Repeatable chance. Networks are named by seed: what is drawn must stay the same.
+/// Reproducible random numbers. Networks are identified by seed, so the draws must never change.
 pub struct NetworkRandom(SplitMix64);
 
 impl NetworkRandom {
@@ -55,7 +55,7 @@ impl NetworkRandom {
         self.below(100) < percent
     }
 
-    /// Evenly on the logarithm, from low to high; now and then a power of two, as people like them.
+    /// Log-uniform between low and high; sometimes a power of two, as in real networks.
     fn size(&mut self, low: u64, high: u64) -> u64 {
         let share = self.below(1 << 20) as f64 / f64::from(1 << 20);
         let value = (low as f64).log2() + share * ((high as f64).log2() - (low as f64).log2());
@@ -70,7 +70,7 @@ impl NetworkRandom {
     }
 }
 
-/// A made-up network: the content of its file.
+/// A generated network: name and file content.
 pub fn network(number: u64) -> (String, Vec<u8>) {
     let style = STYLES[(number % STYLES.len() as u64) as usize];
     let mut made = NetworkBuilder {
@@ -100,7 +100,7 @@ pub fn network(number: u64) -> (String, Vec<u8>) {
 struct NetworkBuilder {
     graph: GraphBuilder,
     chance: NetworkRandom,
-    /// The value that the next operator takes.
+    /// The value that the next operator consumes.
     value: String,
     shape: Vec<u64>,
     adds: u64,

@@ -1,52 +1,57 @@
-//! Whether the host is at its full speed: a short piece of work that is timed again and again.
+//! Detects whether the host runs at full speed, with a short piece of work timed repeatedly.
 //!
-//! Somebody else's work on the same core, which a guest cannot see, slows it down by a fifth to a half, for moments or for seconds. What is
-//! timed then says nothing of the device, and two measurements of the same graph differ by more than a predictor is off. So a point is timed
-//! in pieces, with a beat before and after each, and those count whose beats were both near the best one.
+//! Work of other virtual machines on the same core is invisible to a guest, but slows it down by a
+//! fifth to a half, for moments or seconds. Times measured then do not describe the device, and
+//! repeated measurements differ by more than a predictor's error. So a point is timed in segments
+//! with a probe before and after each. Only segments whose probes were both near the best one
+//! count.
 //!
-//! Others on this very system come and go between two beats, and the scheduler gives the beat a free processor where a second thread of a graph finds none. The kernel
-//! counts how long threads wait for a processor, so these are seen exactly.
+//! Co-runners on this system may come and go between two probes, and the scheduler gives the probe
+//! a free processor while a graph's second thread has none. The kernel counts the time that threads
+//! wait for a processor, which detects these exactly.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Over the best beat, up to which the host is calm.
+/// Ratio to the best probe up to which the host is quiet.
 pub const MAX_PROBE_SLOWDOWN: f64 = 1.06;
-/// Most threads that a beat is felt on.
+/// Largest number of probe threads.
 const MAX_PROBE_THREADS: u32 = 8;
-/// What is worked on, 32 KiB, and how often; some 50 µs in all.
+/// Size of the probe's data, 32 KiB, and its repeats; about 50 µs in total.
 const PROBE_NUMBERS: usize = 8192;
 const PROBE_ROUNDS: usize = 64;
-/// The best of so many is the beat: an interrupt is no neighbour.
+/// The best of this many tries is the probe's time, which filters out interrupts.
 const PROBE_TRIES: usize = 3;
-/// The best is forgotten slowly, by a thousandth a second: a processor that became warm will not be as quick again.
+/// The best time is raised by a thousandth per second, since a warm processor does not reach it
+/// again.
 const BEST_DECAY: f64 = 1.000_002;
-/// How often is felt while the best is looked for.
+/// Probe interval during calibration.
 const CALIBRATION_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Share of the time from which on our threads waited for others: waking up takes some, too.
+/// Share of time that threads wait for a processor from which the host is crowded; wake-ups cause
+/// some waiting as well.
 const CROWDED_WAIT_SHARE: f64 = 0.25;
 
-/// What the host was like during a piece of work.
+/// Noise during a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostNoise {
-    /// At its full speed, and ours.
+    /// Full speed without contention.
     Calm,
-    /// Slower than at its best: work of somebody whom this system cannot see.
+    /// Slower than the best: invisible work of other virtual machines.
     Slow,
-    /// Our threads waited for a processor that others had.
+    /// Threads of this process waited for processors used by co-runners.
     Crowded,
 }
 
 pub struct NoiseProbe {
-    /// Seconds of the best beat by number of threads.
+    /// Seconds of the best probe by number of threads.
     best: BTreeMap<u32, f64>,
     numbers: Vec<f32>,
 }
 
 impl NoiseProbe {
-    /// Feels for some time how quick the host is at its best with each number of threads.
+    /// Probes for some time to find the best speed for each number of threads.
     pub fn calibrate(threads: &[u32], time: Duration) -> Self {
         let numbers = (0..PROBE_NUMBERS).map(|n| 1.0 / (n as f32 + 1.0)).collect();
         let mut this = Self { best: BTreeMap::new(), numbers };
@@ -62,7 +67,7 @@ impl NoiseProbe {
         }
     }
 
-    /// One beat: how much longer it took than the best.
+    /// One probe: the ratio of its time to the best.
     pub fn probe(&mut self, threads: u32) -> f64 {
         let threads = threads.clamp(1, MAX_PROBE_THREADS);
         let numbers = &self.numbers;
@@ -76,7 +81,7 @@ impl NoiseProbe {
         took / *best
     }
 
-    /// Does something, and says what the host was like meanwhile.
+    /// Runs `work` and returns the noise meanwhile.
     pub fn guard<T>(&mut self, threads: u32, work: impl FnOnce() -> T) -> (T, HostNoise) {
         let before = self.probe(threads);
         let (waited, begin) = (processor_wait(), Instant::now());
@@ -92,7 +97,8 @@ impl NoiseProbe {
     }
 }
 
-/// Seconds that all threads of this process have waited for a processor; none where the kernel does not count them.
+/// Seconds that all threads of this process waited for a processor; `None` if the kernel does not
+/// count them.
 fn processor_wait() -> Option<f64> {
     let of_thread = |entry: fs::DirEntry| -> Option<f64> {
         let counts = fs::read_to_string(entry.path().join("schedstat")).ok()?;
@@ -131,11 +137,11 @@ mod tests {
         let mut pulse = NoiseProbe::calibrate(&[1, 2], Duration::ZERO);
         assert_eq!(pulse.best.keys().copied().collect::<Vec<_>>(), [1, 2]);
         assert!(pulse.probe(1) >= 1.0 && pulse.probe(2) >= 1.0);
-        // A best that nobody reaches: nothing is calm, and it is forgotten little by little.
+        // An unreachable best: nothing is quiet, and it decays slowly.
         pulse.best.insert(1, 1e-9);
         let ((), host) = pulse.guard(1, || ());
         assert!(host != HostNoise::Calm && pulse.best[&1] > 1e-9);
-        // One that everybody beats.
+        // A best that every probe beats.
         pulse.best.insert(1, 1e9);
         assert_eq!(pulse.probe(1), 1.0);
         assert!(pulse.best[&1] < 1.0);

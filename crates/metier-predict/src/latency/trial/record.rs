@@ -1,4 +1,4 @@
-//! Points as the store keeps them: one or several trials each, since a large graph does not fit into one.
+//! Stored form of points: one or several trials each, since a large graph does not fit into one.
 
 use crate::operator_model::{GraphOperator, ResourcePressure, TimedGraph};
 use metier_store::StoredTrial;
@@ -7,50 +7,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::operator_features::{FEATURE_COUNT, FEATURE_VERSION, LINEAR_FEATURES};
 
-/// The kind under which the store keeps them.
+/// Trial kind in the store.
 pub const KIND: &str = "latency";
-/// Operators of one record.
+/// Largest number of operators in a record.
 const MAX_PARTS: usize = 80;
 
-/// A point, or a piece of one.
+/// A point, or a piece of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
-    /// Which version of the counts it has ([`FEATURE_VERSION`]).
+    /// Version of its features ([`FEATURE_VERSION`]).
     #[serde(default)]
     pub counted: u32,
-    /// The graph: a digest or the number of a made-up one.
+    /// The graph: a digest, or the number of a generated network.
     pub graph: String,
-    /// Its name, for people.
+    /// Display name.
     pub name: String,
-    /// Whether it was made up.
+    /// Whether the graph is generated.
     pub is_trial: bool,
     pub runtime: String,
     pub threads: u32,
     pub pressure: ResourcePressure,
-    /// What one inference took.
+    /// Seconds of one inference.
     pub seconds: f64,
-    /// The middle of the repeats.
+    /// Median of the repeats.
     pub median: f64,
-    /// What it took when it was measured again, which tells how far two measurements are apart.
+    /// Seconds of a repeated measurement, which shows the measurement noise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<f64>,
     pub cpu_seconds: f64,
     pub multiply_adds: u64,
-    /// The counts of the SOPRANO profiler.
+    /// Counts of the SOPRANO profiler.
     pub counts: [f64; 7],
-    /// The run that it is from, where it was not made in order to learn.
+    /// The imported run, unless it is a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// Which piece, of how many.
+    /// Index and number of pieces.
     pub piece: (usize, usize),
-    /// Family, kind, turns, basis, features, seconds of each operator.
+    /// Family, kind, iterations, basis, features and seconds of each operator.
     pub parts: Vec<TrialRecordPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecordPart(pub String, pub String, pub f64, pub Vec<f64>, pub Vec<f64>, pub Option<f64>);
 
-/// Six digits are more than any clock has.
+/// Rounds to six digits, more than any clock resolves.
 fn round_digits(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
@@ -66,7 +66,7 @@ pub fn is_of_runtime(key: &str, runtime: &str) -> bool {
 }
 
 impl TrialRecord {
-    /// Whether its operators were counted as this version counts them.
+    /// Whether its features have the current version.
     pub fn is_of_this_version(&self) -> bool {
         self.counted == FEATURE_VERSION
             && self.parts.iter().all(|TrialRecordPart(_, _, _, basis, features, _)| {
@@ -74,7 +74,7 @@ impl TrialRecord {
             })
     }
 
-    /// What tells points apart.
+    /// Key of the point.
     pub fn key(&self) -> String {
         let ResourcePressure { sharing, cpu, memory } = self.pressure;
         format!(
@@ -83,7 +83,7 @@ impl TrialRecord {
         )
     }
 
-    /// The records that hold it.
+    /// The records that store the point.
     pub fn pieces(&self) -> Result<Vec<StoredTrial>, serde_json::Error> {
         let count = self.parts.len().div_ceil(MAX_PARTS).max(1);
         (0..count)
@@ -95,7 +95,7 @@ impl TrialRecord {
             .collect()
     }
 
-    /// Joins pieces again; points of which one is missing are left out.
+    /// Joins pieces; points with a missing piece are left out.
     pub fn join(trials: &[StoredTrial]) -> Vec<TrialRecord> {
         let mut whole: std::collections::BTreeMap<String, Vec<TrialRecord>> =
             std::collections::BTreeMap::new();
@@ -120,7 +120,7 @@ impl TrialRecord {
             .collect()
     }
 
-    /// The operators of a point, to be kept.
+    /// The operators of a point in stored form.
     pub fn kept_parts(parts: &[GraphOperator]) -> Vec<TrialRecordPart> {
         parts
             .iter()
@@ -138,7 +138,7 @@ impl TrialRecord {
             .collect()
     }
 
-    /// As it is learned from.
+    /// The point as training data.
     pub fn point(&self) -> TimedGraph {
         TimedGraph {
             group: metier_learn::cross_validation::hash_group(&self.name),

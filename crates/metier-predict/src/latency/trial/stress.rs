@@ -1,4 +1,4 @@
-//! Stress beside which graphs are timed: threads of this process that compute, or that stream through memory.
+//! Load generator for trials: threads of this process that compute or stream through memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,42 +11,42 @@ use metier_types::Ratio;
 use crate::latency::InferenceConditions;
 use crate::latency::learned_predictor::pressure;
 
-/// What kind of stress, how much.
+/// Kind and amount of stress.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StressLevel {
     pub threads: u32,
-    /// Share of the time that each is busy.
+    /// Busy share of each thread's time.
     pub busy: f64,
-    /// Whether they stream through memory instead of computing.
+    /// Whether the threads stream through memory instead of computing.
     pub streams: bool,
-    /// Processors that there are.
+    /// Processors of the device.
     pub cores: u32,
 }
 
-/// Bytes that a streaming thread goes through: more than a core's own caches.
+/// Bytes that a streaming thread traverses: more than a core's private caches.
 const STREAM_BYTES: usize = 64 << 20;
-/// A thread's turn of being busy and not.
+/// Duty cycle of a thread.
 const DUTY_PERIOD: Duration = Duration::from_millis(4);
 
 impl StressLevel {
-    /// The levels that are tried on a device of so many processors.
+    /// The stress levels tried on a device with this many processors.
     pub fn levels(cores: u32) -> Vec<Self> {
         let cores = cores.max(1);
-        let one = |threads: u32, busy: f64, streams: bool| Self { threads, busy, streams, cores };
+        let level = |threads: u32, busy: f64, streams: bool| Self { threads, busy, streams, cores };
         let half = (cores / 2).max(1);
         vec![
-            one(cores, 0.5, false),
-            one(half, 1.0, false),
-            one(cores, 1.0, false),
-            // More than there are processors for: a queue.
-            one(2 * cores, 1.0, false),
-            one(half, 1.0, true),
-            one(cores, 0.5, true),
-            one(cores, 1.0, true),
+            level(cores, 0.5, false),
+            level(half, 1.0, false),
+            level(cores, 1.0, false),
+            // More threads than processors: they queue.
+            level(2 * cores, 1.0, false),
+            level(half, 1.0, true),
+            level(cores, 0.5, true),
+            level(cores, 1.0, true),
         ]
     }
 
-    /// The same as a condition.
+    /// The stress as inference conditions.
     pub fn conditions(self, threads: u32) -> InferenceConditions {
         let cpu = f64::from(self.threads) * self.busy / f64::from(self.cores);
         let memory = if self.streams { cpu } else { 0.0 };
@@ -58,12 +58,12 @@ impl StressLevel {
         }
     }
 
-    /// The same as the learning side takes it.
+    /// The stress as input of the model.
     pub fn pressure(self, threads: u32, cores: u32) -> ResourcePressure {
         pressure(&self.conditions(threads), f64::from(cores))
     }
 
-    /// Starts it; it ends when what is given is dropped.
+    /// Starts the threads; they stop when the returned value is dropped.
     pub fn start(self) -> RunningStress {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..self.threads)
@@ -78,7 +78,7 @@ impl StressLevel {
     }
 }
 
-/// Stress that is going on.
+/// Running stress threads.
 pub struct RunningStress {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<f64>>,
@@ -88,7 +88,7 @@ impl Drop for RunningStress {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // What it computed is of no use; that it has ended is.
+            // The result is unused; the call waits for the end of the thread.
             let _ = thread.join();
         }
     }

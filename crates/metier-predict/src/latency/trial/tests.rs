@@ -36,7 +36,7 @@ fn the_same_number_makes_the_same_network_and_every_network_can_be_read() {
     }
 }
 
-/// Records of trials name networks by number: these must not change.
+/// Trial records identify networks by number, so these must not change.
 #[test]
 fn the_first_networks_are_those_of_earlier_versions() {
     let all: Vec<u8> = (0..2 * network::STYLES.len() as u64).flat_map(|n| network::network(n).1).collect();
@@ -54,13 +54,13 @@ fn a_runtime_runs_what_is_made_up() {
         let (name, bytes) = network::network(number);
         let graph = analyse(&bytes, &ShapeBindings::default()).unwrap();
         kinds.extend(graph.operators.iter().map(|cost| cost.kind.clone()));
-        // The largest take long; of the others, those are run that have something new.
+        // The largest take long; others run if they have a new operator kind.
         let is_new = graph.operators.iter().any(|cost| !run.contains(&cost.kind));
         if !is_new || graph.multiply_adds > 2_000_000_000 {
             continue;
         }
         run.extend(graph.operators.iter().map(|cost| cost.kind.clone()));
-        // As if somebody had given it: a made-up one is refused where others work meanwhile.
+        // Timed like a user graph: generated networks are rejected under contention.
         let probe =
             TrialPoint { id: &name, name: &name, is_trial: false, threads: 1, pressure: Default::default() };
         let record = measure_point(&runtime, GraphSource::Bytes(&bytes), &graph, &probe, &effort, &mut pulse)
@@ -124,18 +124,22 @@ fn operators_that_are_written_with_others_have_the_time_of_all_of_these() {
     let bytes = graph.finish();
     let graph = analyse(&bytes, &ShapeBindings::default()).unwrap();
     let steps = measure::steps(&graph, "rten", 1).unwrap();
-    let told = |value: String, seconds: f64| metier_infer::EngineOperatorTime {
+    let operator_time = |value: String, seconds: f64| metier_infer::EngineOperatorTime {
         name: String::new(),
         kind: "Mul".to_string(),
         inputs: Vec::new(),
         outputs: vec![value],
         seconds,
     };
-    let all = [told(format!("{made}~squares"), 2e-6), told(format!("{made}~sum"), 3e-6), told(made, 4e-6)];
+    let all = [
+        operator_time(format!("{made}~squares"), 2e-6),
+        operator_time(format!("{made}~sum"), 3e-6),
+        operator_time(made, 4e-6),
+    ];
     let (parts, beside) = measure::parts(&graph, &steps, &all);
     assert_eq!(beside, Vec::new());
     assert!((parts[0].seconds.unwrap() - 9e-6).abs() < 1e-12);
-    let (_, beside) = measure::parts(&graph, &steps, &[told("elsewhere~sum".to_string(), 1e-6)]);
+    let (_, beside) = measure::parts(&graph, &steps, &[operator_time("elsewhere~sum".to_string(), 1e-6)]);
     assert_eq!(beside.len(), 1);
 }
 

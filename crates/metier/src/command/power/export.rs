@@ -86,7 +86,7 @@ impl PowerExportArgs {
             files.push(zip.to_string_lossy().into_owned());
         }
         let console = &room.console;
-        let record = || json!({ "schema": "metier.power-export/1", "files": files, "kept": published.kept, "dropped": published.dropped });
+        let record = || json!({ "schema": "metier.power-export/1", "files": files, "kept": published.passed, "dropped": published.dropped });
         match console.format {
             DataFormat::Json => console.write_data(|out| output::write_json(out, &record()))?,
             DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record()))?,
@@ -94,7 +94,7 @@ impl PowerExportArgs {
                 output::write_csv(out, &["file"], files.iter().map(|file| vec![file.clone()]))
             })?,
             DataFormat::Table => {
-                let (number, dropped) = (published.kept, published.dropped.len());
+                let (number, dropped) = (published.passed, published.dropped.len());
                 console.print(&format!(
                     "{number} predictors are good enough, {dropped} are not\n{}\n",
                     files.join("\n")

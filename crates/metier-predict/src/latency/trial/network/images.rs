@@ -1,4 +1,4 @@
-//! Styles of networks that look at images.
+//! Styles of networks for images.
 
 use metier_onnx::graph_builder::AttributeValue::{Float, Integer, Integers, Text};
 
@@ -25,7 +25,7 @@ impl NetworkBuilder {
         self.start(&[batch, channels, height, width]);
     }
 
-    /// The picture of a line of text, or several.
+    /// An image of one or several lines of text.
     fn line(&mut self, channels: u64) {
         let tall = if channels > 3 { self.chance.size(2, 24) } else { self.chance.one_of(&[24, 32, 48, 64]) };
         let wide = self.chance.size(16, 480);
@@ -34,12 +34,12 @@ impl NetworkBuilder {
         self.start(&[batch, channels, tall, wide]);
     }
 
-    /// A convolution of the image; kernel (height, width), stride, groups, dilation.
+    /// Adds a convolution of the image; kernel is (height, width).
     pub(super) fn conv(&mut self, out: u64, kernel: (u64, u64), stride: u64, group: u64, dilation: u64) {
         self.conv_by(out, kernel, (stride, stride), group, dilation);
     }
 
-    /// The same with a stride for each axis.
+    /// Adds a convolution with a stride for each axis.
     pub(super) fn conv_by(
         &mut self,
         out: u64,
@@ -145,7 +145,8 @@ impl NetworkBuilder {
         self.shape = vec![batch, channels, after(height), after(width)];
     }
 
-    /// Attention over channels: pool, two small convolutions, a product with the image.
+    /// Channel attention (squeeze and excitation): pooling, two small convolutions, a product with
+    /// the image.
     pub(super) fn squeeze(&mut self) {
         let (value, shape) = (self.value.clone(), self.shape.clone());
         if self.chance.with_percent(70) {
@@ -189,7 +190,7 @@ impl NetworkBuilder {
         }
     }
 
-    /// What a network of blocks may cost.
+    /// Cost budget of a network of blocks.
     pub(super) fn budget(&mut self) -> u64 {
         self.chance.size(2_000_000, 500_000_000)
     }
@@ -235,7 +236,7 @@ impl NetworkBuilder {
                 self.conv(out, (1, 1), 1, 1, 1);
                 self.act();
             }
-            // A bottleneck around which the image goes as it is.
+            // A bottleneck with a residual connection.
             5 | 6 => {
                 let (value, shape) = (self.value.clone(), self.shape.clone());
                 let inner = self.chance.channels(8, 160);
@@ -280,13 +281,13 @@ impl NetworkBuilder {
         }
     }
 
-    /// A normalisation by neighbouring channels.
+    /// Local response normalisation.
     fn neighbours(&mut self) {
         let size = self.chance.one_of(&[3, 5, 5, 5]);
         self.append("LRN", &[("size", Integer(size)), ("alpha", Float(1e-4))]);
     }
 
-    /// Scale and shift by channel, written out.
+    /// Scale and shift by channel, as separate operators.
     pub(super) fn affine(&mut self) {
         let channels = self.shape[1];
         if self.chance.with_percent(50) {
@@ -350,7 +351,7 @@ impl NetworkBuilder {
         self.append_with("Reshape", &back, &[]);
     }
 
-    /// Several ways that are put side by side.
+    /// Several branches that are concatenated.
     pub(super) fn branches(&mut self) {
         let (value, shape) = (self.value.clone(), self.shape.clone());
         let mut ways = Vec::new();

@@ -5,7 +5,7 @@ use metier_onnx::graph_builder::AttributeValue::{Integer, Integers};
 use super::{MAX_ELEMENTS, NetworkBuilder};
 
 impl NetworkBuilder {
-    /// Operators that move and mix values, without weights to speak of.
+    /// Operators that move and mix values, almost without weights.
     pub(super) fn soup(&mut self) {
         let rank = self.chance.one_of(&[2, 3, 4, 4]);
         let total = self.chance.size(2_000, 3_000_000);
@@ -50,7 +50,7 @@ impl NetworkBuilder {
             }
             4 => {
                 let kind = self.chance.one_of(&["Exp", "Sigmoid", "Tanh", "Erf", "Softplus", "Sin", "Cos"]);
-                // Kept small, so that nothing overflows.
+                // Bounded, so that nothing overflows.
                 self.append("Tanh", &[]);
                 self.append(kind, &[]);
             }
@@ -148,12 +148,12 @@ impl NetworkBuilder {
         }
     }
 
-    /// Sums, means, or extremes along an axis, which stays with one element.
+    /// A sum, mean or extremum along an axis, which remains with size 1.
     fn reduced(&mut self, axis: i64) -> String {
         let kind = self.chance.one_of(&["ReduceMean", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"]);
         let value = self.value.clone();
         let keep = ("keepdims", Integer(1));
-        // In the version that is written, one of them takes its axes as an input.
+        // In this opset, `ReduceSum` takes its axes as an input.
         if kind == "ReduceSum" {
             let axes = self.graph.add_integers(&[axis]);
             return self.graph.encode_node(kind, &[&value, &axes], &[keep]);
@@ -161,7 +161,7 @@ impl NetworkBuilder {
         self.graph.encode_node(kind, &[&value], &[("axes", Integers(vec![axis])), keep])
     }
 
-    /// Axes in another order; now and then with an axis of one element among them.
+    /// A transpose; sometimes with an additional axis of size 1.
     fn turn_axes(&mut self) {
         let extra = self.chance.with_percent(30).then(|| self.chance.below(self.shape.len() as u64 + 1));
         if let Some(axis) = extra {
@@ -185,7 +185,8 @@ impl NetworkBuilder {
         }
     }
 
-    /// Compares with a few numbers: value by value, or each of a row with each of a list, as networks do that count kinds.
+    /// Comparisons with a few numbers: elementwise, or each element of a row with each of a list,
+    /// as in networks that count classes.
     fn compare(&mut self) {
         let rank = self.shape.len();
         let kind = self.chance.one_of(&["Equal", "Less", "Greater"]);

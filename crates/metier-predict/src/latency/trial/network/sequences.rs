@@ -1,11 +1,12 @@
-//! Styles of networks that go along words, sound or steps: attention, convolutions of one dimension, recurrent operators, loops.
+//! Styles of networks for text, sound and time series: attention, 1-D convolutions, recurrent
+//! operators, loops.
 
 use metier_onnx::graph_builder::AttributeValue::{Float, Integer, Integers, Text};
 
 use super::{MAX_ELEMENTS, NetworkBuilder};
 
 impl NetworkBuilder {
-    /// A product with weights, and its bias.
+    /// A matrix product with weights, and a bias.
     pub(super) fn dense(&mut self, out: u64) {
         let inner = self.shape.last().copied().unwrap_or(1);
         if self.shape.len() > 1 && self.chance.with_percent(15) {
@@ -23,7 +24,8 @@ impl NetworkBuilder {
         }
     }
 
-    /// The same as some exporters write it: all rows below each other, times weights that lie across.
+    /// The same as a `Gemm` over flattened rows with transposed weights, as some exporters write
+    /// it.
     fn gemm(&mut self, out: u64) {
         let inner = self.shape.last().copied().unwrap_or(1);
         let before = self.shape.clone();
@@ -58,7 +60,7 @@ impl NetworkBuilder {
             );
             return;
         }
-        // Written out, as older exports do.
+        // Decomposed, as in older exports.
         let axes = || [("axes", Integers(vec![-1])), ("keepdims", Integer(1))];
         let mean = self.graph.encode_node("ReduceMean", &[&value], &axes());
         let center = self.graph.encode_node("Sub", &[&value, &mean], &[]);
@@ -82,7 +84,7 @@ impl NetworkBuilder {
         self.encoder(heads);
     }
 
-    /// Blocks of attention over rows of numbers, so many heads each.
+    /// Attention blocks with this many heads.
     pub(super) fn encoder(&mut self, heads: u64) {
         let &[batch, tokens, width] = self.shape.as_slice() else { return };
         for _ in 0..self.chance.below(2) + 1 {
@@ -206,7 +208,7 @@ impl NetworkBuilder {
         self.sequence();
     }
 
-    /// Goes through steps one after the other, and says something of each.
+    /// A recurrent network with an output for each time step.
     pub(super) fn sequence(&mut self) {
         let &[steps, batch, _] = self.shape.as_slice() else { return };
         for _ in 0..self.chance.below(2) + 1 {
@@ -235,7 +237,8 @@ impl NetworkBuilder {
         self.dense(out);
     }
 
-    /// Goes through steps as exporters of some frameworks write it: a loop over plain operators, whose weights stay in a cache where they fit.
+    /// A loop over plain operators, as some frameworks export recurrent networks; small weights
+    /// stay in a cache.
     pub(super) fn turns(&mut self) {
         let steps = self.chance.size(4, 120);
         let batch = self.chance.one_of(&[1, 1, 1, 2, 4, 8]);
@@ -250,7 +253,8 @@ impl NetworkBuilder {
         self.dense(out);
     }
 
-    /// An LSTM in single operators; what is taken is multiplied for all steps at once, or in each step.
+    /// An LSTM from single operators; the input is multiplied for all time steps at once, or in
+    /// each step.
     pub(super) fn cells(&mut self, hidden: u64, is_at_once: bool) {
         let &[steps, batch, input] = self.shape.as_slice() else { return };
         let outer = self.graph.add_weights(&[input, 4 * hidden], input);

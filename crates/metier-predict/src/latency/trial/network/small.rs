@@ -1,4 +1,5 @@
-//! Styles of networks with many operators that each do little: words, lines of text, and arithmetic of a few numbers.
+//! Styles of networks with many small operators: words, lines of text, and arithmetic on a few
+//! numbers.
 
 use metier_onnx::DataType;
 use metier_onnx::graph_builder::AttributeValue::{Float, Integer, Integers};
@@ -6,7 +7,7 @@ use metier_onnx::graph_builder::AttributeValue::{Float, Integer, Integers};
 use super::{MAX_ELEMENTS, MAX_WEIGHTS, NetworkBuilder};
 
 impl NetworkBuilder {
-    /// Words as numbers that are looked up in a table, convolutions along them, and attention.
+    /// Word embeddings, convolutions along the words, and attention.
     pub(super) fn words(&mut self) {
         let heads = self.chance.one_of(&[1, 2, 4, 8]);
         let width = heads * self.chance.one_of(&[8, 16, 32, 48, 64]);
@@ -37,7 +38,8 @@ impl NetworkBuilder {
         }
     }
 
-    /// `x · clip(x + 3, 0, 6) / 6`, as exports of some frameworks write it.
+    /// `x · clip(x + 3, 0, 6)
+    /// 6`, as some frameworks export it.
     pub(super) fn hard_swish(&mut self) {
         let (three, six, zero) = (
             self.graph.add_filled(&[], 3.0),
@@ -51,7 +53,7 @@ impl NetworkBuilder {
         self.append_with("Div", &six, &[]);
     }
 
-    /// A convolution along the words, which lie along the last axis for it.
+    /// A convolution along the words, transposed to the last axis for it.
     fn along(&mut self) {
         let &[batch, tokens, width] = self.shape.as_slice() else { return };
         let kernel = self.chance.one_of(&[1, 3, 3, 5, 7]);
@@ -70,7 +72,7 @@ impl NetworkBuilder {
         self.adds += batch * tokens * width * out * kernel;
     }
 
-    /// A gate that mixes what came with what is made of it.
+    /// A highway gate that mixes the input with its transformation.
     fn highway(&mut self) {
         let (before, shape) = (self.value.clone(), self.shape.clone());
         let width = shape.last().copied().unwrap_or(1);
@@ -88,7 +90,7 @@ impl NetworkBuilder {
         self.value = self.graph.encode_node("Add", &[&new, &old], &[]);
     }
 
-    /// A line of text: convolutions over a picture of it, then a network that goes along it.
+    /// Text recognition: convolutions over the image of a line, then a sequence network.
     pub(super) fn reader(&mut self) {
         let tall = self.chance.one_of(&[32, 48, 64]);
         let wide = self.chance.size(40, 480);
@@ -129,7 +131,7 @@ impl NetworkBuilder {
         self.shape[3] /= across;
     }
 
-    /// Many operators on few values: what an operator costs that has next to nothing to do.
+    /// Many operators on few values, which measure the overhead of an operator.
     pub(super) fn tiny(&mut self) {
         let rank = self.chance.one_of(&[2, 3, 3, 4]);
         let total = self.chance.size(16, 40_000);
@@ -155,7 +157,7 @@ impl NetworkBuilder {
         }
     }
 
-    /// The same values under another shape and back, taken by one or by two.
+    /// The same values in another shape and back, with one or two consumers.
     fn view(&mut self) {
         let axis = self.chance.below(self.shape.len() as u64 + 1) as i64;
         let axes = self.graph.add_integers(&[axis]);
@@ -169,7 +171,7 @@ impl NetworkBuilder {
         };
     }
 
-    /// Arithmetic of a few whole numbers, as graphs do with shapes.
+    /// Arithmetic on a few integers, as graphs do with shapes.
     fn numbers(&mut self) {
         let given = self.graph.add_input(DataType::Int64, &[4]);
         let mut value = given;
@@ -217,7 +219,7 @@ impl NetworkBuilder {
         self.append("Tanh", &[]);
     }
 
-    /// Values where something holds, and others elsewhere.
+    /// Selects values by a condition.
     fn choose(&mut self) {
         let value = self.value.clone();
         let zero = self.graph.add_filled(&[], 0.1);
