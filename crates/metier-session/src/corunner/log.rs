@@ -137,8 +137,12 @@ mod tests {
             line(later, RunGroupRole::Neighbour, CoRunEvent::Start, 3_000_000_200),
         ];
         let company = overlapping_runs(&lines, main, RunGroupRole::Main, 200, 2_000_000_200);
-        let overlaps: Vec<_> = company.iter().map(|c| (c.run, c.role, c.overlap_seconds.unwrap().0)).collect();
-        assert_eq!(overlaps, [(needed, CoRunnerKind::Companion, 2.0), (beside, CoRunnerKind::Neighbour, 1.0)]);
+        let overlaps: Vec<_> =
+            company.iter().map(|c| (c.run, c.role, c.overlap_seconds.unwrap().0)).collect();
+        assert_eq!(
+            overlaps,
+            [(needed, CoRunnerKind::Companion, 2.0), (beside, CoRunnerKind::Neighbour, 1.0)]
+        );
         let back = overlapping_runs(&lines, beside, RunGroupRole::Neighbour, 150, 1_000_000_200);
         assert_eq!(
             back.iter().map(|c| (c.run, c.role)).collect::<Vec<_>>(),

@@ -66,9 +66,12 @@ impl CoRunnerGroup {
     pub fn start(checked: &CheckedRun, launcher: &CompanionLauncher<'_>) -> Result<Self, String> {
         let mut folders = std::fs::DirBuilder::new();
         let made = folders.recursive(true).mode(0o700).create(launcher.folder);
-        made.map_err(|error| format!("cannot create the folder {} for its co-runners: {error}", launcher.folder.display()))?;
+        made.map_err(|error| {
+            format!("cannot create the folder {} for its co-runners: {error}", launcher.folder.display())
+        })?;
         let path = launcher.folder.join(format!("company-{}.log", metier_types::RunId::new()));
-        let log = CoRunLog::create(path).map_err(|error| format!("cannot create the log of its co-runners: {error}"))?;
+        let log = CoRunLog::create(path)
+            .map_err(|error| format!("cannot create the log of its co-runners: {error}"))?;
         let mut company = Self {
             children: RefCell::default(),
             membership: CoRunMembership { part: RunGroupRole::Main, log },

@@ -269,7 +269,9 @@ fn session_end(status: ExitStatus, wish: Option<SessionEndRequest>, words: Optio
             (SessionState::Interrupted, Some("its worker was stopped while it ran".to_string()))
         }
         (None, Some(124)) => (SessionState::Failed, Some("the time limit ended it".to_string())),
-        (None, Some(2 | 125)) => (SessionState::Failed, Some(format!("it could not be measured{}", detail()))),
+        (None, Some(2 | 125)) => {
+            (SessionState::Failed, Some(format!("it could not be measured{}", detail())))
+        }
         (None, Some(126)) => {
             (SessionState::Failed, Some(format!("its command cannot be executed{}", detail())))
         }

@@ -1,8 +1,8 @@
-//! A run file as it is written: the table of its fields, from which come its reader, its JSON
-//! Schema, the flags of `metier run` and what each flag sets (see [`super::fields`]).
+//! The table of run-file fields. It generates the reader, the JSON Schema, the flags of `metier run`
+//! and the assignment of flags to fields (see [`super::fields`]).
 //!
-//! Short forms are accepted where one value says it all (`dataset: images.tar`, `pod: alpine`,
-//! `mounts: ["a:/a:ro"]`) and written out in full when a file is written back.
+//! Short forms are accepted (`dataset: images.tar`, `pod: alpine`, `mounts: ["a:/a:ro"]`). A written
+//! file has the full form.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -259,12 +259,12 @@ impl Default for NestedRun {
 
 impl<'de> Deserialize<'de> for RunFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By way of text: one reader for all forms.
+        // Parsed again from text, so that one reader handles all forms.
         let value = serde_json::Value::deserialize(deserializer)?;
-        let told = |faults: RunFileFaults| D::Error::custom(faults.to_string().replace('\n', "; "));
-        let (file, origins) = super::parse(&value.to_string()).map_err(told)?;
+        let custom_error = |faults: RunFileFaults| D::Error::custom(faults.to_string().replace('\n', "; "));
+        let (file, origins) = super::parse(&value.to_string()).map_err(custom_error)?;
         if let Some(faults) = origins.collect_faults(Vec::new()) {
-            return Err(told(faults));
+            return Err(custom_error(faults));
         }
         Ok(file)
     }
@@ -295,7 +295,7 @@ impl RunFile {
         }
     }
 
-    /// The field of a flag, by its dotted name; `None` where the part that has it is not there.
+    /// The field of a flag, by its dotted name; `None` if its part of the run file is missing.
     pub(super) fn slot_at(&mut self, field: &str) -> Option<FieldSlot<'_>> {
         let Some((part, name)) = field.split_once('.') else { return Some(self.slot(field)) };
         Some(match part {

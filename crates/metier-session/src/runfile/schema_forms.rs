@@ -1,5 +1,5 @@
-//! The short forms of a run file, for its published schema: what the reader takes where the file itself has one shape. Nothing is
-//! ever one of these; only their schemas are used.
+//! Short forms of run-file fields, for the published schema. The types have no values; only their
+//! schemas are used.
 #![allow(dead_code, reason = "only the schemas of these are used")]
 
 use schemars::JsonSchema;
