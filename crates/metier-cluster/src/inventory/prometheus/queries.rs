@@ -13,8 +13,8 @@ use super::{PrometheusSnapshot, SampleAges, join};
 /// Label that distinguishes the results of one query.
 pub(super) const KIND_LABEL: &str = "metier_kind";
 
-/// Properties of devices. `or` compares label sets without metric names, so the file systems, which
-/// have additional labels, are a separate query.
+/// Properties of devices. `or` compares label sets without metric names. The file systems have
+/// additional labels, so `or` does not drop them.
 const VALUE_QUERY: &str = r#"{__name__=~"char_node_device_model|char_node_ram_total_bytes|char_node_cpu_total_cores|node_uname_info|node_memory_MemAvailable_bytes|node_memory_MemTotal_bytes|metier_device_memory_available_bytes|metier_device_disk_size_bytes|metier_device_disk_available_bytes"} or {__name__=~"node_filesystem_size_bytes|node_filesystem_avail_bytes",mountpoint="/",fstype!="rootfs"}"#;
 
 /// Times of the samples.
