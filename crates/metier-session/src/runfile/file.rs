@@ -178,7 +178,7 @@ Limits "limits." {
         [Surroundings "limit-gpu" "N|all" "GPUs that a container or pod gets: a number, or all"];
 }
 
-/// How to listen to what the application says of itself.
+/// Sources of application messages.
 Listen "listen." {
     /// The Waggle live socket.
     socket: Switch = BOOL;
