@@ -1,9 +1,10 @@
-//! What a run in a pod of another machine left, brought here before its container ends: the files that were asked for, and what
-//! the application said of itself.
+//! Downloads the artefacts and application messages of a run in a pod on another machine, before the
+//! container ends.
 //!
-//! The launcher there holds the container after the command's end and says so by a mark at the end of the log. Then its program is
-//! started once more in the same container, hands out everything by its standard output, and is told when all is here; a stream
-//! that breaks is asked for again from the beginning. Nothing of it is counted as the run's: the counters were read before.
+//! The launcher keeps the container after the end of the command and appends a mark to the log. Then a
+//! second launcher process in the container sends everything through stdout and waits for a
+//! confirmation. A broken stream starts again from the beginning. The download is not charged to the
+//! run, since the counters were read before.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,35 +26,35 @@ use crate::pod_state::{PodState, RUN_CONTAINER};
 use crate::pod_watch::{ObservedPod, pod_name};
 use crate::transfer::PodTransfer;
 
-/// Files that are kept at most, and bytes that they may have together.
+/// Most files, and their largest total size.
 const MAX_FILES: usize = 256;
 const MAX_TOTAL_BYTES: u64 = 1 << 30;
-/// Bytes of what the application said.
+/// Largest size of the application messages.
 const MAX_APP_BYTES: u64 = 256 << 20;
-/// How often a stream that breaks is asked for again.
+/// Most attempts to download.
 const MAX_TRIES: u32 = 3;
-/// How long after a container's end its files may take to be here: they were here before.
+/// Time limit after the end of the container; the download is normally complete before it.
 const DOWNLOAD_GRACE: Duration = Duration::from_secs(5);
-/// Names of troubles that are kept.
+/// Most reported problems.
 const MAX_TROUBLES: usize = 50;
 
 #[derive(Debug, Default)]
 pub(crate) struct DownloadedFiles {
     files: Vec<(String, PathBuf)>,
-    /// What the ears heard.
+    /// Recording of the listener.
     pub heard: Option<PathBuf>,
     pub log: Option<PathBuf>,
-    /// How far our clock is before the one there, in nanoseconds.
+    /// How far the local clock is ahead of the remote one, in nanoseconds.
     pub ahead_ns: Option<i64>,
     troubles: Vec<String>,
 }
 
-/// What is being brought, and what has been.
+/// A running or finished download.
 #[derive(Clone)]
 pub(crate) struct ArtefactDownload {
     handle: Handle,
     state: Arc<Mutex<DownloadState>>,
-    /// Whether it is under way.
+    /// Whether the download is running.
     pub is_busy: watch::Receiver<bool>,
 }
 
@@ -63,7 +64,7 @@ enum DownloadState {
 }
 
 impl ArtefactDownload {
-    /// Starts to wait for the mark.
+    /// Starts a task that waits for the mark and then downloads.
     pub fn start(
         handle: &Handle,
         cluster: ClusterClient,
@@ -76,7 +77,7 @@ impl ArtefactDownload {
         Self { handle: handle.clone(), state: Arc::new(Mutex::new(DownloadState::Task(Some(task)))), is_busy }
     }
 
-    /// Looks at what was brought, or why it was not; waits for it, where it is about to come.
+    /// Waits for the download if it is running, and passes its result to a function.
     pub fn with_result<T>(&self, look: impl FnOnce(&Result<DownloadedFiles, String>) -> T) -> T {
         let mut state = self.state.lock_unpoisoned();
         if let DownloadState::Task(task) = &mut *state {
@@ -97,7 +98,7 @@ impl ArtefactDownload {
         }
     }
 
-    /// Hands over the files.
+    /// Passes the files to a sink.
     pub fn pass_files(&self, sink: &mut FileSink<'_>) -> Result<(), String> {
         self.with_result(|here| {
             let here =
@@ -117,7 +118,7 @@ impl ArtefactDownload {
     }
 }
 
-/// What is to be brought, and where to.
+/// Files to download and their target folder.
 pub(crate) struct DownloadRequest {
     pub luggage: PodTransfer,
     pub patterns: Vec<String>,
@@ -136,7 +137,7 @@ async fn download_after_mark(
     };
     tokio::select! {
         marked = marked.wait_for(|is_marked| *is_marked) => {
-            marked.map_err(|_| "the pod's log, which tells when, could not be followed".to_string())?;
+            marked.map_err(|_| "the pod's log, which signals the end of the run, could not be followed".to_string())?;
         }
         _ = seen.wait_for(is_over) => return Err("its container was gone before they could be".into()),
     }
@@ -187,12 +188,12 @@ async fn download_once(
         match (kind, &mut open) {
             (b'A' | b'N', None) => {
                 if here.files.len() >= MAX_FILES {
-                    return Err("it hands out more files than were asked for".into());
+                    return Err("it sends more files than were requested".into());
                 }
                 let path = folder.join(match kind {
                     b'A' => {
                         format!(
-                            "said-{}",
+                            "messages-{}",
                             if content == remote_app::RECORDING_NAME.as_bytes() { "heard" } else { "log" }
                         )
                     }
@@ -228,7 +229,7 @@ async fn download_once(
             "{left_out} files were left out: at most {MAX_FILES} files with 1 GiB together are kept; name fewer of them"
         ));
     }
-    // All is here: the container may end. Where that does not reach it, it ends by itself a little later.
+    // The download is complete, so the container may end. Without this confirmation it ends after a timeout.
     let _ = talk.write_bytes(b"B").await;
     let _ = talk.read_rest(1).await;
     Ok(here)
@@ -247,7 +248,7 @@ impl DownloadedFiles {
             (b'A', _) if file.name == remote_app::RECORDING_NAME => self.heard = Some(file.path),
             (b'A', _) => self.log = Some(file.path),
             (_, true) => self.files.push((file.name, file.path)),
-            // What came of it is not the file.
+            // A partial file is removed.
             (_, false) => self.add_trouble(format!("{} {why_not}", file.name)),
         }
     }
@@ -259,7 +260,7 @@ impl DownloadedFiles {
     }
 }
 
-/// A folder that goes with its owner.
+/// A folder, removed on drop.
 pub(crate) struct DownloadFolder(pub PathBuf);
 
 impl Drop for DownloadFolder {
@@ -268,7 +269,7 @@ impl Drop for DownloadFolder {
     }
 }
 
-/// Where it is put meanwhile.
+/// Temporary folder of a download.
 pub(crate) fn download_folder(runtime: &Path, run: metier_types::RunId) -> PathBuf {
     runtime.join(format!("pod-{}-{}-back", std::process::id(), run.short()))
 }

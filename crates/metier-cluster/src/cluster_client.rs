@@ -1,4 +1,4 @@
-//! The connection to a cluster: where it is, as whom, in which namespace, and whether we may do what is needed.
+//! The connection to a cluster: address, credentials, namespace, and the check of rights.
 
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -17,13 +17,13 @@ use metier_measure::spec::PodSpec;
 use crate::Error;
 use crate::error::{api_message, error_chain};
 
-/// How long the API server may take to answer, unless something is followed.
+/// Timeout of a request to the API server, except for watch and log streams.
 const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// How long a page of a pod may take.
+/// Timeout of a page of a pod.
 const PAGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// What a run needs to be allowed: verb, group, resource, subresource.
+/// Rights that a run needs: verb, group, resource, subresource.
 const REQUIRED_RIGHTS: [(&str, &str, &str, &str); 6] = [
     ("create", "batch", "jobs", ""),
     ("delete", "batch", "jobs", ""),
@@ -37,16 +37,16 @@ const REQUIRED_RIGHTS: [(&str, &str, &str, &str); 6] = [
 #[derive(Clone)]
 pub struct ClusterClient {
     client: Client,
-    /// The namespace that everything happens in.
+    /// The namespace of all objects.
     pub namespace: String,
 }
 
 impl ClusterClient {
-    /// Connects as the specification says: its file and context, else as `kubectl` would, else as the pod we are in.
+    /// Connects with the kubeconfig and context of the specification, else like `kubectl`, else with the service account of the current pod.
     pub async fn connect(pod: &PodSpec) -> Result<Self, Error> {
         let mut config = load_config(pod).await?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        // A watch and a log may be silent for as long as the run is.
+        // A watch stream or log may be silent for as long as the run.
         config.read_timeout = None;
         let namespace = pod.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client =
@@ -79,7 +79,7 @@ impl ClusterClient {
         Api::all(self.client.clone())
     }
 
-    /// All nodes, or `None` where we may not see them.
+    /// All nodes, or `None` without the right to list them.
     pub async fn list_nodes(&self) -> Result<Option<Vec<Node>>, Error> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         match nodes.list(&ListParams::default()).await {
@@ -89,13 +89,13 @@ impl ClusterClient {
         }
     }
 
-    /// One node, or `None` where it is gone. An error where we cannot tell.
+    /// One node, or `None` if it does not exist.
     pub async fn find_node(&self, name: &str) -> Result<Option<Node>, Error> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         nodes.get_opt(name).await.map_err(Error::api(format!("looking at node {name}")))
     }
 
-    /// A page that a pod serves, through the API server; or the reason why not.
+    /// Fetches a page of a pod through the API server. The error is the reason for the record.
     pub async fn read_pod_page(&self, pod: &str, url: &HttpUrl, accept: &str) -> Result<HttpPage, String> {
         tokio::time::timeout(PAGE_TIMEOUT, self.request_pod_page(pod, url, accept))
             .await
@@ -115,13 +115,13 @@ impl ClusterClient {
         if status.as_u16() == 200 {
             return Ok(HttpPage { media_type, body });
         }
-        // The API server's own words, where they are not those of the page.
+        // The API server's own message, if the response is not from the page.
         let value: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
         let text = value.as_ref().and_then(|current| current["message"].as_str()).unwrap_or_default();
         Err(format!("it answered {}; want 200. {text}", status.as_u16()).trim_end_matches(". ").to_string())
     }
 
-    /// Asks for each right that a run needs; the first that is refused is an error.
+    /// Checks each right that a run needs. The first missing right is the error.
     pub async fn check_rights(&self) -> Result<(), Error> {
         for (verb, group, resource, subresource) in REQUIRED_RIGHTS {
             if !self.is_allowed(verb, group, resource, subresource).await? {
@@ -132,7 +132,7 @@ impl ClusterClient {
         Ok(())
     }
 
-    /// Whether this account may do something in the namespace.
+    /// Whether this account has a right in the namespace.
     pub async fn is_allowed(
         &self,
         verb: &str,
@@ -175,7 +175,7 @@ async fn load_config(pod: &PodSpec) -> Result<Config, Error> {
     }
     match Config::from_kubeconfig(&options).await {
         Ok(config) => Ok(config),
-        // A context that was asked for is not to be replaced by another place.
+        // A requested context must not fall back to another cluster.
         Err(error) if pod.context.is_some() => Err(wrong(&error)),
         Err(error) => Config::incluster().map_err(|_| wrong(&error)),
     }

@@ -1,7 +1,8 @@
-//! A dataset on its way to a pod of another machine: into a volume that lives and ends with the pod, by the container before
-//! the run's own, which waits for it. The run sees it read-only, and its clock starts when all is there.
+//! Uploads a dataset to a pod on another machine. An init container receives it into a volume of the
+//! pod, which the run mounts read-only. The measured time starts after the upload.
 //!
-//! Every file is sent with its digest and checked there. Nothing is left on that node: the volume is the pod's.
+//! Each file is sent with its digest and verified in the pod. No data stays on the node, since the
+//! volume is removed with the pod.
 
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -18,13 +19,13 @@ use crate::pod_state::{self, PodState};
 use crate::pod_watch::{ObservedPod, pod_name};
 use crate::transfer::DatasetTransfer;
 
-/// Files of a dataset.
+/// Most files of a dataset.
 const MAX_FILES: usize = 100_000;
 
-/// What became of it: `None` while it is under way.
+/// Result of the upload; `None` while it is running.
 pub(crate) type UploadStatus = watch::Receiver<Option<Result<(), String>>>;
 
-/// Sends it as soon as the pod waits for it, and tells how that went.
+/// Uploads the dataset as soon as the init container runs, and publishes the result.
 pub(crate) async fn upload_when_ready(
     cluster: ClusterClient,
     mut seen: watch::Receiver<ObservedPod>,
@@ -78,7 +79,7 @@ async fn upload_files(cluster: &ClusterClient, pod: &str, dataset: &DatasetTrans
     }
 }
 
-/// The file itself, or all files below the folder.
+/// Lists the file itself, or all files below the folder.
 fn list_files(path: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     if std::fs::metadata(path).map_err(|error| failed(path, error))?.is_file() {

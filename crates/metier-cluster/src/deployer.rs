@@ -1,7 +1,6 @@
-//! Looks at a cluster for a placement, and carries one out: the graph's service as a Deployment on
-//! the chosen node.
+//! Surveys a cluster for a placement, and deploys the graph's service on the chosen node.
 //!
-//! Calls block, with time limits: from a server they belong into a thread that may.
+//! Calls block, with time limits. A server must call them from a thread that may block.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,32 +15,32 @@ use crate::cluster_client::ClusterClient;
 use crate::deployment::{self, DeploymentAction, GraphService};
 use crate::inventory::kubernetes::{self, KubernetesSurvey};
 
-/// How long the cluster may take to be looked at.
+/// Time limit of a survey.
 const SURVEY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The way to a cluster.
+/// Connection options of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterAccess {
-    /// The cluster's file; else as `kubectl` finds it.
+    /// Path of the kubeconfig; default as for `kubectl`.
     pub kubeconfig: Option<PathBuf>,
-    /// The context in that file.
+    /// Context of the kubeconfig.
     pub context: Option<String>,
     pub namespace: Option<String>,
 }
 
-/// The image that serves a graph, and how.
+/// The image that serves a graph, with its options.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServingImage {
     pub name: String,
     pub image: String,
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
-    /// Ports that it listens at.
+    /// Ports that it listens on.
     pub ports: Vec<u16>,
 }
 
 impl ServingImage {
-    /// What is wrong with it, if anything: the field, what was given and what would be right.
+    /// The first fault, if any: the field, the given and the expected value.
     pub fn defect(&self) -> Option<(&'static str, String, &'static str)> {
         let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         let is_name = (1..=63).contains(&self.name.len())
@@ -65,7 +64,7 @@ impl ServingImage {
     }
 }
 
-/// The name of a graph as the name of an object.
+/// The name of a graph as a valid object name.
 pub fn object_name(graph: &str) -> String {
     let letters = graph.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
     let name: String = letters.take(63).collect();
@@ -73,8 +72,8 @@ pub fn object_name(graph: &str) -> String {
     if name.is_empty() { "graph".into() } else { name.into() }
 }
 
-/// A placement as the service that it becomes; `None` where nothing was chosen. `graph` is the
-/// digest of its file, where there is one.
+/// The service of a placement; `None` if no node was chosen. `graph` is the digest of the graph's
+/// file, if any.
 pub fn graph_service(
     placement: &Placement,
     demand: &PlacementDemand,
@@ -106,14 +105,14 @@ pub fn graph_service(
     })
 }
 
-/// The object that would be written.
+/// The object to write.
 pub fn manifest(service: &GraphService, namespace: &str) -> Value {
     let mut object = deployment::deployment_object(service);
     object["metadata"]["namespace"] = namespace.into();
     object
 }
 
-/// A connection to a cluster that surveys its nodes, and writes and undoes Deployments.
+/// Surveys the nodes of a cluster, and applies and rolls back Deployments.
 pub struct ClusterDeployer {
     runtime: tokio::runtime::Runtime,
     cluster: ClusterClient,
@@ -135,12 +134,12 @@ impl ClusterDeployer {
         Ok(Self { runtime, cluster })
     }
 
-    /// The namespace that everything is written to.
+    /// The namespace of all written objects.
     pub fn namespace(&self) -> &str {
         &self.cluster.namespace
     }
 
-    /// The nodes. What a Deployment of this name has requested counts as free, since it would be
+    /// The nodes. The requests of a Deployment of this name count as free, since it would be
     /// replaced.
     pub fn survey(&self, name: Option<&str>) -> Result<KubernetesSurvey, Error> {
         self.runtime.block_on(with_timeout(SURVEY_TIMEOUT, async {
@@ -152,7 +151,7 @@ impl ClusterDeployer {
         }))
     }
 
-    /// Writes it, after a dry run, and waits until it is available, for so long.
+    /// Applies a service after a dry run, and waits for its availability with a time limit.
     pub fn apply(&self, service: &GraphService, patience: Duration) -> Result<AppliedDeployment, Error> {
         self.runtime.block_on(async {
             let action = with_timeout(SURVEY_TIMEOUT, deployment::apply(&self.cluster, service)).await?;
@@ -161,7 +160,7 @@ impl ClusterDeployer {
         })
     }
 
-    /// Brings back what was there before, and waits until that is available, for so long.
+    /// Restores the previous object, and waits for its availability with a time limit.
     pub fn rollback(&self, name: &str, patience: Duration) -> Result<AppliedDeployment, Error> {
         self.runtime.block_on(async {
             let action = deployment::rollback(&self.cluster, name).await?;
@@ -239,8 +238,7 @@ mod tests {
         let annotations = &object["metadata"]["annotations"];
         let value: Value = serde_json::from_str(annotations["metier.prediction"].as_str().unwrap()).unwrap();
         assert_eq!(value["latency"]["value"], 0.005);
-        // One core is requested, and the time is that of four threads: each is written as what it
-        // is.
+        // One core is requested, and the prediction is for four threads: both values are kept apart.
         assert_eq!((value["threads"].clone(), demand.threads), (json!(4), 1));
         assert!(annotations["metier.graph"].as_str().unwrap().starts_with("sha256:0202"));
         let unseen = graph_service(&found, &demand, &serving, None).unwrap();

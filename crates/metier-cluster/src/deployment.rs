@@ -1,8 +1,9 @@
-//! A graph's service as a Deployment on one node: made, replaced, looked after until it is available, and brought back to what was
-//! there before.
+//! A graph's service as a Deployment on one node: created or replaced, watched until it is available,
+//! and rolled back.
 //!
-//! Nothing is written before the API server has said, by a dry run, that it would take it. What was there before is kept in an annotation of
-//! the new object, so that going back needs nothing but the cluster. Annotations also say what was predicted, by which predictor.
+//! Each write follows a successful dry run at the API server. An annotation of the new object stores
+//! the previous object, so that a rollback needs only the cluster. Annotations also record the
+//! prediction and the predictor.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,25 +19,25 @@ use crate::job::MANAGED_BY_LABEL;
 use crate::pod_watch::RETRY_DELAY;
 use crate::{Error, pod_state};
 
-/// Says what was predicted.
+/// Annotation with the prediction.
 pub const PREDICTION_ANNOTATION: &str = "metier.prediction";
-/// Says by which predictor.
+/// Annotation with the predictor.
 pub const PREDICTOR_ANNOTATION: &str = "metier.predictor";
 pub const GRAPH_ANNOTATION: &str = "metier.graph";
-/// What was there before: `none`, or the object as JSON.
+/// Annotation with the previous state: `none`, or the object as JSON.
 pub const PREVIOUS_ANNOTATION: &str = "metier.before";
-/// There was nothing before.
+/// Value for no previous object.
 const NO_PREVIOUS: &str = "none";
-/// The label by which its pods are known.
+/// Label of its pods.
 const NAME_LABEL: &str = "app.kubernetes.io/name";
-/// The container that serves.
+/// Name of the serving container.
 const SERVING_CONTAINER: &str = "serve";
-/// All annotations of an object together may have 256 KiB.
+/// Limit for the stored object; Kubernetes allows 256 KiB for all annotations of an object.
 const MAX_PREVIOUS_BYTES: usize = 200 * 1024;
-/// How long the pods of a Deployment that goes may take: their own half a minute, and a busy kubelet.
+/// Time limit for the removal of pods: their grace period of 30 s, plus time for a busy kubelet.
 const POD_REMOVAL_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// What is to serve a graph.
+/// The service of a graph.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct GraphService {
     pub name: String,
@@ -44,16 +45,16 @@ pub struct GraphService {
     pub image: String,
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
-    /// Ports that it listens at; it is ready when the first one is open.
+    /// Ports that it listens on; it is ready when the first one is open.
     pub ports: Vec<u16>,
-    /// How many of it.
+    /// Number of replicas.
     pub replicas: u32,
-    /// Cores that each asks for.
+    /// Requested cores of each replica.
     pub cores: f64,
-    /// Memory that each asks for.
+    /// Requested memory of each replica.
     pub memory: Bytes,
     pub node: String,
-    /// The value of its hostname label, where it has one.
+    /// Value of the node's hostname label, if set.
     pub hostname: Option<String>,
     /// Annotations: prediction, predictor, graph.
     pub annotations: BTreeMap<String, String>,
@@ -61,13 +62,13 @@ pub struct GraphService {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeploymentAction {
-    /// There was nothing of that name.
+    /// The object was created.
     Created,
-    /// Something else was there.
+    /// An existing object was replaced.
     Replaced,
-    /// What was there before is there again.
+    /// The previous object was restored.
     Restored,
-    /// There was nothing before, and there is nothing now.
+    /// The object was removed, since there was no previous one.
     Removed,
 }
 
@@ -130,7 +131,7 @@ pub fn deployment_object(service: &GraphService) -> Value {
         "spec": {
             "replicas": service.replicas,
             "selector": {"matchLabels": {NAME_LABEL: service.name}},
-            // The node has room for what is asked for, and not for one more beside it.
+            // The node has capacity for the requested replicas but not for a surge replica.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "template": {
                 "metadata": {"labels": labels},
@@ -140,7 +141,7 @@ pub fn deployment_object(service: &GraphService) -> Value {
     })
 }
 
-/// The labels by which the pods of a Deployment of that name are known, where there is one.
+/// The pod labels of the Deployment of that name, if it exists.
 pub async fn pod_selector(
     cluster: &ClusterClient,
     name: &str,
@@ -148,14 +149,15 @@ pub async fn pod_selector(
     Ok(get_deployment(cluster, name).await?.and_then(|found| found.spec?.selector.match_labels))
 }
 
-/// Puts it there: a dry run first, then in earnest.
+/// Applies the Deployment after a dry run.
 pub async fn apply(cluster: &ClusterClient, service: &GraphService) -> Result<DeploymentAction, Error> {
     let before = get_deployment(cluster, &service.name).await?;
     let mut current = deployment_object(service);
-    let kept = before.as_ref().map(previous_object_text).transpose()?.unwrap_or_else(|| NO_PREVIOUS.into());
-    current["metadata"]["annotations"][PREVIOUS_ANNOTATION] = kept.into();
+    let previous =
+        before.as_ref().map(previous_object_text).transpose()?.unwrap_or_else(|| NO_PREVIOUS.into());
+    current["metadata"]["annotations"][PREVIOUS_ANNOTATION] = previous.into();
     if let Some(before) = &before {
-        // A selector never changes, so the new pods have to bear it.
+        // A Deployment's selector is immutable, so the new pods need the old labels.
         let selector =
             serde_json::to_value(before.spec.as_ref().map(|spec| &spec.selector)).unwrap_or_default();
         if let Some(Value::Object(labels)) = selector.get("matchLabels") {
@@ -170,7 +172,7 @@ pub async fn apply(cluster: &ClusterClient, service: &GraphService) -> Result<De
     Ok(if before.is_some() { DeploymentAction::Replaced } else { DeploymentAction::Created })
 }
 
-/// Brings back what was there before.
+/// Restores the previous object.
 pub async fn rollback(cluster: &ClusterClient, name: &str) -> Result<DeploymentAction, Error> {
     let doing = || format!("going back from Deployment {name}");
     let refuse = |reason: &str| Error::Api { doing: doing(), reason: reason.into() };
@@ -183,14 +185,14 @@ pub async fn rollback(cluster: &ClusterClient, name: &str) -> Result<DeploymentA
         remove_deployment(cluster, &found, name).await?;
         return Ok(DeploymentAction::Removed);
     }
-    let mut value: Value =
-        serde_json::from_str(&before).map_err(|_| refuse("what it says was there before is no object"))?;
+    let mut value: Value = serde_json::from_str(&before)
+        .map_err(|_| refuse("its annotation of the previous object is not valid JSON"))?;
     value["metadata"]["resourceVersion"] = json!(found.metadata.resource_version);
     write_deployment(cluster, name, value, true).await?;
     Ok(DeploymentAction::Restored)
 }
 
-/// Waits until all of it is available. The error says why it is not.
+/// Waits until all replicas are available. The error is the reason why they are not.
 pub async fn wait_until_available(
     cluster: &ClusterClient,
     name: &str,
@@ -199,7 +201,7 @@ pub async fn wait_until_available(
     let end = tokio::time::Instant::now() + within;
     loop {
         let last = match get_deployment(cluster, name).await {
-            Ok(None) => return Err("somebody has removed it".into()),
+            Ok(None) => return Err("it was removed from the cluster".into()),
             Err(error) => error.to_string(),
             Ok(Some(found)) => match (missing_replicas(&found), pod_trouble(cluster, &found).await) {
                 (None, _) => return Ok(()),
@@ -215,9 +217,9 @@ pub async fn wait_until_available(
     }
 }
 
-/// What is still missing, if anything.
+/// Describes missing replicas, if any.
 fn missing_replicas(found: &Deployment) -> Option<String> {
-    let wanted = found.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let requested = found.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let status = found.status.clone().unwrap_or_default();
     if status.observed_generation < found.metadata.generation {
         return Some("the cluster has not looked at it yet".into());
@@ -227,16 +229,17 @@ fn missing_replicas(found: &Deployment) -> Option<String> {
         status.available_replicas.unwrap_or(0),
         status.replicas.unwrap_or(0),
     );
-    (new < wanted || ready < wanted || all > wanted).then(|| format!("{ready} of {wanted} are available"))
+    (new < requested || ready < requested || all > requested)
+        .then(|| format!("{ready} of {requested} are available"))
 }
 
-/// What keeps one of its pods from running, and whether waiting does not help.
+/// Why a pod does not run, and whether waiting is pointless.
 async fn pod_trouble(cluster: &ClusterClient, found: &Deployment) -> Option<(String, bool)> {
     let labels = found.spec.as_ref()?.selector.match_labels.as_ref()?;
     let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let pods = cluster.pods().list(&ListParams::default().labels(&labels.join(","))).await.ok()?;
     let image = found.spec.as_ref()?.template.spec.as_ref()?.containers.first()?.image.clone();
-    // Those of the former one are still there for a while.
+    // Pods of the previous Deployment still exist for a while.
     let is_new = |pod: &&Pod| {
         let own = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.clone());
         pod.metadata.deletion_timestamp.is_none() && own == image
@@ -272,7 +275,7 @@ async fn write_deployment(
     Ok(())
 }
 
-/// Removes it, and waits until its pods are gone, too.
+/// Removes the Deployment and waits until its pods are gone.
 async fn remove_deployment(cluster: &ClusterClient, found: &Deployment, name: &str) -> Result<(), Error> {
     let parameters =
         DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
@@ -298,10 +301,10 @@ async fn remove_deployment(cluster: &ClusterClient, found: &Deployment, name: &s
     })
 }
 
-/// An object as it can be put there again.
+/// The object as JSON for a later rollback.
 fn previous_object_text(found: &Deployment) -> Result<String, Error> {
     let mut annotations = found.metadata.annotations.clone().unwrap_or_default();
-    // One step back is kept, not all of them, but always that there was nothing at first; the other is the cluster's own count.
+    // Only one step of history is stored, but `none` for an initially absent object is preserved. The revision annotation belongs to the cluster.
     annotations.retain(|name, value| match name.as_str() {
         PREVIOUS_ANNOTATION => value == NO_PREVIOUS,
         name => name != "deployment.kubernetes.io/revision",
@@ -326,7 +329,7 @@ fn previous_object_text(found: &Deployment) -> Result<String, Error> {
     Ok(text)
 }
 
-/// A text as it is, where Kubernetes would replace `$(NAME)` in it.
+/// Escapes `$(NAME)`, which Kubernetes would expand.
 fn escape_variables(text: &str) -> String {
     text.replace('$', "$$")
 }

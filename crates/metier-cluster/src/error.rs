@@ -1,21 +1,21 @@
-//! What can go wrong between us and a cluster, before a run has begun. What goes wrong later is in the run's record.
+//! Errors between metier and a cluster before a run begins. Later failures are in the record of the run.
 
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It is not known where the cluster is, or how to speak to it.
-    #[error("no cluster: {reason}; name a kubeconfig file, set KUBECONFIG, or run inside of a pod")]
+    /// The cluster's address or credentials are missing or invalid.
+    #[error("no cluster: {reason}; name a kubeconfig file, set KUBECONFIG, or run inside a pod")]
     Cluster { reason: String },
-    /// The API server does not answer, or not with what was asked for.
+    /// The API server does not answer, or returns an error.
     #[error("{doing}: {reason}")]
     Api {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
         reason: String,
     },
-    /// The account may not do what is needed.
+    /// The account lacks a required right.
     #[error(
         "this account may not {verb} {resource} in namespace {namespace}; deploy/kubernetes/rbac.yaml has the rights that are needed"
     )]
@@ -25,19 +25,19 @@ pub enum Error {
         resource: &'static str,
         namespace: String,
     },
-    /// A field of what was asked for makes no sense for a pod.
+    /// A field of the specification is invalid for a pod.
     #[error("{field} is {got}; want {want}")]
     Spec {
         field: &'static str,
         got: String,
-        /// What would be right.
+        /// The expected value.
         want: &'static str,
     },
-    /// A file of ours cannot be made.
+    /// A file of metier cannot be created.
     #[error("cannot make {path}: {reason}")]
     File {
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: std::io::Error,
     },
     #[error(transparent)]
@@ -45,13 +45,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// A failed call, with what was being done.
+    /// A failed call, with the operation.
     pub(crate) fn api(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let doing = doing.into();
         move |error| Self::Api { doing, reason: api_message(&error) }
     }
 
-    /// The exit code of `metier run` for it: our own failure.
+    /// The exit code of `metier run` for this error: metier's own failure.
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::Measure(error) => error.exit_code(),
@@ -60,7 +60,7 @@ impl Error {
     }
 }
 
-/// What the API server said. Its status says it in a sentence; the wrapping says it twice.
+/// The API server's message. The status message alone is used, since the wrapping error repeats it.
 pub(crate) fn api_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -68,7 +68,7 @@ pub(crate) fn api_message(error: &kube::Error) -> String {
     }
 }
 
-/// An error with its causes, each once.
+/// An error with its causes, without repetition.
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

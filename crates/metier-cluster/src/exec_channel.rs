@@ -1,7 +1,8 @@
-//! A conversation with the launcher's program in a container of a pod, through the API server: frames of
-//! `metier-launch/src/frame.rs` by the program's standard input and output.
+//! A channel to the launcher in a container of a pod, through the API server: frames of
+//! `metier-launch/src/frame.rs` over stdin and stdout.
 //!
-//! Standard input cannot be closed alone by the way that old API servers speak, so every conversation has an end of its own.
+//! The exec protocol of old API servers cannot close stdin alone, so each protocol has an explicit end
+//! frame.
 
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::cluster_client::ClusterClient;
 use crate::error::api_message;
 
-/// The longest content of a frame.
+/// Largest content of a frame.
 pub(crate) const MAX_FRAME_BYTES: usize = 64 * 1024;
-/// How long one frame may take.
+/// Timeout of one frame.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(60);
-/// What is buffered of each stream.
+/// Buffer size of each stream.
 const STREAM_BUFFER_BYTES: usize = 2 * MAX_FRAME_BYTES;
 
-/// A program that was started in a container.
+/// A program started in a container.
 pub(crate) struct ExecChannel {
     _process: AttachedProcess,
     stdin: Box<dyn AsyncWrite + Send + Unpin>,
@@ -57,7 +58,7 @@ impl ExecChannel {
         self.write_bytes(&frame).await
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub async fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
         let sending = async {
             self.stdin.write_all(bytes).await?;
@@ -69,7 +70,7 @@ impl ExecChannel {
         }
     }
 
-    /// Receives a frame into the buffer; gives its letter.
+    /// Receives a frame into the buffer. Returns its letter.
     pub async fn receive_frame(&mut self, content: &mut Vec<u8>) -> Result<u8, String> {
         let receiving = async {
             let mut head = [0; 5];
@@ -88,7 +89,7 @@ impl ExecChannel {
         }
     }
 
-    /// All that the program still says, until its end: at most so many bytes.
+    /// The rest of the program's output, up to a limit in bytes.
     pub async fn read_rest(&mut self, most: u64) -> Result<String, String> {
         let mut text = Vec::new();
         let mut stdout = (&mut self.stdout).take(most);

@@ -1,9 +1,9 @@
-//! The Job that a run becomes.
+//! Builds the Job of a run.
 //!
-//! One pod, tried once. Labels say that it is ours and which run it is; an annotation says which process measures it,
-//! so that whoever finds it later can tell whether that process is still there. `activeDeadlineSeconds` and
-//! `ttlSecondsAfterFinished` bound its life when nobody is. Values of the user's are passed as they are: what
-//! Kubernetes would expand (`$(NAME)`) is escaped, as nothing expands it for a command or a container either.
+//! A Job has one pod and one attempt. Labels identify metier and the run. An annotation names the
+//! measuring process, so that a later metier can check whether it still exists.
+//! `activeDeadlineSeconds` and `ttlSecondsAfterFinished` bound the Job's life if no metier removes it.
+//! `$(NAME)` in the user's values is escaped, since commands and containers do not expand it either.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,39 +22,39 @@ use crate::pod_state::RUN_CONTAINER;
 use crate::transfer::PodTransfer;
 use crate::{Error, launcher_report};
 
-/// Says whose objects they are.
+/// Label of all objects of metier.
 pub const MANAGED_BY_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "metier");
-/// Says which run they belong to.
+/// Label with the run id.
 pub const RUN_LABEL: &str = "metier.run";
-/// Says which process measures the run.
+/// Annotation with the measuring process.
 pub const OWNER_ANNOTATION: &str = "metier.owner";
-/// Where the run's container sees the launcher and its socket.
+/// Path of the launcher and its socket in the run's container.
 pub const LAUNCHER_FOLDER: &str = "/.metier";
-/// The container that takes the dataset, and the volume for it.
+/// Name of the init container that receives the dataset, and of its volume.
 pub const DATASET_CONTAINER: &str = "metier-dataset";
-/// Where it sees that volume.
+/// Path of that volume in the init container.
 pub const DATASET_FOLDER: &str = "/.metier-dataset";
-/// The container that listens, and the volume that it shares with the run's.
+/// Name of the listener container, and of the volume that it shares with the run's.
 const LISTENER_CONTAINER: &str = "metier-ears";
-/// How long the launcher holds a container for somebody who fetches, and who is not heard of.
+/// How long the launcher keeps a container for a download that does not come.
 const HOLD_TIME: Duration = Duration::from_secs(90);
-/// How much longer than our own time limit the cluster's own waits.
+/// Margin of the cluster's deadline over metier's time limit.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(300);
-/// How long a finished Job may stay, where nobody removes it.
+/// Lifetime of a finished Job that metier does not remove.
 const FINISHED_JOB_TTL: Duration = Duration::from_secs(3600);
 
-/// How the run is started and measured.
+/// Source of the launcher in the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LauncherMount<'a> {
-    /// By the launcher, from a folder of this machine.
+    /// A folder of this machine.
     HostFolder(&'a Path),
-    /// By the launcher, from an object of the cluster, and with what else goes there and comes back.
+    /// A ConfigMap of the cluster, with the transfers to and from the pod.
     ConfigMap(&'a PodTransfer),
-    /// As the image is.
+    /// No launcher.
     None,
 }
 
-/// The text at the end of the log by which the launcher says that the run is over and can be fetched from.
+/// The text that the launcher appends to the log when the run is over and its files can be fetched.
 pub fn end_mark(run: RunId) -> String {
     format!("metier-over-{run}")
 }
@@ -78,7 +78,7 @@ pub fn build_job(
 ) -> Result<Job, Error> {
     let labels = json!({MANAGED_BY_LABEL.0: MANAGED_BY_LABEL.1, RUN_LABEL: run.to_string()});
     let confines = &pod.confines;
-    // Ours last: nobody's label takes the place of those that the pod is found by.
+    // metier's labels come last, so that no user label replaces the labels that find the pod.
     let mut pod_labels = json!(confines.labels);
     if let (Some(all), Some(ours)) = (pod_labels.as_object_mut(), labels.as_object()) {
         all.extend(ours.clone());
@@ -144,10 +144,10 @@ pub fn build_job(
         "nodeSelector": pod.node_labels,
         "runtimeClassName": confines.runtime,
         "hostNetwork": confines.host_network.then_some(true),
-        // With its node's network it would ask the node's resolver and find no service of the cluster.
+        // The default policy would use the node's resolver, which cannot resolve services of the cluster.
         "dnsPolicy": confines.host_network.then_some("ClusterFirstWithHostNet"),
         "initContainers": before.into_iter().collect::<Vec<_>>(),
-        // What listens is there before the run.
+        // The listener starts before the run.
         "containers": beside.into_iter().chain([main]).collect::<Vec<_>>(),
         "volumes": volumes,
     });
@@ -166,8 +166,8 @@ pub fn build_job(
         .map_err(|error| Error::Api { doing: "making the Job".into(), reason: error.to_string() })
 }
 
-/// The container before the run's, which takes the dataset, and the one beside it, which listens. Both are of the same image, which is
-/// there anyway, and run nothing of it.
+/// The init container that receives the dataset, and the listener container. Both use the run's image,
+/// which is pulled anyway, but run only the launcher.
 fn helper_containers(
     luggage: &PodTransfer,
     pod: &PodSpec,
@@ -210,7 +210,7 @@ fn helper_containers(
     (before, beside)
 }
 
-/// Command and arguments of the run's container; `None` leaves the image's own.
+/// Command and arguments of the run's container; `None` for those of the image.
 fn container_command(
     spec: &RunSpec,
     pod: &PodSpec,
@@ -250,7 +250,7 @@ fn container_command(
     (Some(all), None)
 }
 
-/// The scheduler still decides whether there is room: `nodeName` would pass it by.
+/// Node affinity, so that the scheduler still checks the capacity; `nodeName` would bypass it.
 fn node_affinity(node: &str) -> Value {
     let field = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": field}]}}})
@@ -260,7 +260,7 @@ fn environment_list(variables: &[(String, String)]) -> Vec<Value> {
     variables.iter().map(|(name, value)| json!({"name": name, "value": escape_variables(value)})).collect()
 }
 
-/// Who the run's container is and what it may do; nothing where nothing was said.
+/// User, capabilities and privileges of the run's container; `None` if none are set.
 fn security_context(confines: &PodPrivileges) -> Option<Value> {
     let mut context = serde_json::Map::new();
     if let Some((user, group)) = confines.user {
@@ -308,7 +308,7 @@ fn pull_policy(pull: PullPolicy) -> &'static str {
     }
 }
 
-/// A text as it is, where Kubernetes would replace `$(NAME)` in it.
+/// Escapes `$(NAME)`, which Kubernetes would expand.
 fn escape_variables(text: &str) -> String {
     text.replace('$', "$$")
 }

@@ -1,7 +1,8 @@
-//! The launcher's way to a pod on another machine: as an object of the cluster that the pod mounts.
+//! Carries the launcher to a pod on another machine, as a ConfigMap that the pod mounts.
 //!
-//! A ConfigMap of the Job's name and labels, owned by the Job, so that it goes with it whoever removes that; we remove it
-//! ourselves, too, since the cluster takes its time. It holds one file, which must be less than what a ConfigMap may hold.
+//! The ConfigMap has the name and labels of the Job and is owned by it, so that the cluster removes
+//! both together. metier removes it too, since garbage collection is slow. It holds one file, which
+//! must fit into a ConfigMap.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
@@ -16,10 +17,10 @@ use crate::error::api_message;
 use crate::node_choice::PodLocation;
 use crate::pod_watch::RETRY_DELAY;
 
-/// What a ConfigMap may hold.
+/// Size limit of a ConfigMap.
 const MAX_CONFIG_MAP_BYTES: usize = 1 << 20;
 
-/// Why the launcher cannot be brought to where the pod goes, if it cannot.
+/// Why the launcher cannot be carried to the pod's location, or `None`.
 pub(crate) async fn launcher_obstacle(
     cluster: &ClusterClient,
     place: PodLocation,
@@ -53,9 +54,9 @@ pub(crate) async fn launcher_obstacle(
     None
 }
 
-/// Why nothing can be brought to the pod or fetched from it, if it cannot: by programs that are started in it.
+/// Why programs cannot be started in the pod for transfers, or `None`.
 pub(crate) async fn exec_obstacle(cluster: &ClusterClient) -> Option<MissingReason> {
-    // The way that is spoken is a GET; newer servers ask for the other right, too.
+    // The exec request is a GET; newer servers require the right `create` too.
     for verb in ["get", "create"] {
         if !cluster.is_allowed(verb, "", "pods", "exec").await.unwrap_or(false) {
             return Some(MissingReason::with_fix(
@@ -69,7 +70,7 @@ pub(crate) async fn exec_obstacle(cluster: &ClusterClient) -> Option<MissingReas
     None
 }
 
-/// Why pages of the pod cannot be read, if they cannot.
+/// Why pages of the pod cannot be read, or `None`.
 pub(crate) async fn proxy_obstacle(cluster: &ClusterClient) -> Option<MissingReason> {
     if cluster.is_allowed("get", "", "pods", "proxy").await.unwrap_or(false) {
         return None;
@@ -80,7 +81,7 @@ pub(crate) async fn proxy_obstacle(cluster: &ClusterClient) -> Option<MissingRea
     ))
 }
 
-/// Brings it; the pod waits for it. The error says why it cannot be.
+/// Creates the ConfigMap; the pod waits for it. The error is the reason of a failure.
 pub(crate) async fn create_launcher_map(cluster: &ClusterClient, job: &Job) -> Result<(), String> {
     let name = job.metadata.name.clone().unwrap_or_default();
     let owner = OwnerReference {
@@ -112,7 +113,7 @@ pub(crate) async fn create_launcher_map(cluster: &ClusterClient, job: &Job) -> R
     })
 }
 
-/// Removes it, where there is one. What cannot be removed goes with its Job.
+/// Removes the ConfigMap, if any. On failure the cluster removes it with its Job.
 pub(crate) async fn remove_launcher_map(cluster: &ClusterClient, name: &str) {
     for _ in 0..5 {
         match cluster.config_maps().delete(name, &DeleteParams::default()).await {

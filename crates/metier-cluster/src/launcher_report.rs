@@ -1,8 +1,9 @@
-//! What the launcher in a pod of another machine says at the end, and its way into the record.
+//! The final report of the launcher in a pod on another machine, and its transfer into the record.
 //!
-//! It comes as the container's termination message. Whoever runs in the container can write one, too, so it is taken
-//! for what it is: bounded, parsed, and held against what the cluster itself says; one that makes no sense is refused
-//! with a reason, and the record then lacks the figures. The form is that of `metier-launch/src/pod.rs`.
+//! The report is the container's termination message. Any process in the container can write one, so
+//! the report is untrusted: it is bounded, parsed and compared with the cluster's status. An
+//! implausible report is rejected with a reason, and the record lacks its metrics. The format is
+//! defined in `metier-launch/src/pod.rs`.
 
 use metier_types::{
     AccountingMethod, Bytes, EnergyUse, ExitCause, MissingReason, Run, RunSummary, RunWarning, Seconds,
@@ -12,20 +13,20 @@ use serde::Deserialize;
 
 use crate::pod_state::ContainerEnd;
 
-/// Where the container's last words go.
+/// Path of the termination message in the container.
 pub const TERMINATION_LOG: &str = "/dev/termination-log";
-/// More than Kubernetes passes on.
+/// Largest report; Kubernetes passes on less.
 const MAX_REPORT_BYTES: usize = 4096;
-/// Ten years, in nanoseconds: no run is longer.
+/// Longest plausible time: ten years, in nanoseconds.
 const MAX_NANOSECONDS: u64 = 10 * 366 * 86_400 * 1_000_000_000;
-/// No machine has more threads of execution.
+/// Largest plausible number of CPUs.
 const MAX_CORES: u64 = 8192;
-/// No machine has more memory: 1 PiB.
+/// Largest plausible memory: 1 PiB.
 const MAX_MEMORY_BYTES: u64 = 1 << 50;
-/// No run has more faults, blocks or switches.
+/// Largest plausible number of faults, blocks or switches.
 const MAX_EVENTS: u64 = 1 << 53;
 
-/// What the launcher said.
+/// The launcher's report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LauncherReport {
     /// The command could not be started, with the system's reason.
@@ -41,11 +42,11 @@ struct ReportMessage {
     end: Option<ReportedEnd>,
 }
 
-/// How it ended, and what was used.
+/// Exit status and resource use.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReportedEnd {
-    /// As `wait` gives it.
+    /// Wait status, as `wait4` returns it.
     pub status: i32,
     wall_ns: u64,
     gone_ns: u64,
@@ -58,7 +59,7 @@ pub(crate) struct ReportedEnd {
     group: ReportedCgroup,
 }
 
-/// By `wait4`, of all that were waited for.
+/// Resource use of all reaped processes, from `wait4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReportedUsage {
@@ -73,7 +74,7 @@ struct ReportedUsage {
     involuntary_switches: u64,
 }
 
-/// By the container's control group, as far as the container sees it.
+/// Counters of the container's cgroup that are visible inside the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReportedCgroup {
@@ -87,16 +88,16 @@ struct ReportedCgroup {
 }
 
 impl LauncherReport {
-    /// Reads the last words of a container. The error says why they are of no use.
+    /// Parses the termination message of a container. The error is the reason of its rejection.
     pub fn parse(ended: &ContainerEnd) -> Result<Self, String> {
         if ended.message.is_empty() {
             return Err(match ended.is_out_of_memory() {
-                true => "the kernel killed the whole container for want of memory, the launcher in it too, so nobody was left to tell".into(),
-                false => "the launcher in the container was killed with it and could not tell".to_string(),
+                true => "the kernel killed the whole container for want of memory, with the launcher and its report".into(),
+                false => "the launcher was killed with the container and left no report".to_string(),
             });
         }
         let refused =
-            |why: &str| format!("what the container said at its end is not the launcher's report: {why}");
+            |why: &str| format!("the container's termination message is not the launcher's report: {why}");
         if ended.message.len() > MAX_REPORT_BYTES {
             return Err(refused("it is too long"));
         }
@@ -116,7 +117,7 @@ impl LauncherReport {
         }
     }
 
-    /// The wait status, where the command had one.
+    /// The wait status of the command, if it started.
     pub fn status(&self) -> Option<i32> {
         match self {
             Self::Unstarted(_) => None,
@@ -124,7 +125,7 @@ impl LauncherReport {
         }
     }
 
-    /// How often something was killed for want of memory.
+    /// Number of OOM kills.
     pub fn oom_kills(&self) -> Option<u64> {
         match self {
             Self::Unstarted(_) => None,
@@ -132,7 +133,7 @@ impl LauncherReport {
         }
     }
 
-    /// Puts it into the record.
+    /// Writes the report into the record.
     pub fn fill(&self, run: &mut Run, program: &str) {
         match self {
             Self::Unstarted(errno) => fill_unstarted(run, *errno, program),
@@ -142,18 +143,18 @@ impl LauncherReport {
 }
 
 impl ReportedEnd {
-    /// Why it cannot be, if it cannot.
+    /// Why the report is implausible, if it is.
     fn implausibility(&self, code: i32) -> Option<&'static str> {
         let (signal, number) = (self.status & 0x7f, self.status >> 8 & 0xff);
         let is_status = (0..=0xffff).contains(&self.status) && signal <= 64 && (signal == 0 || number == 0);
         let expected = if signal == 0 { number } else { 128 + signal };
         if !is_status || expected != code {
-            return Some("it tells of another end than the cluster does");
+            return Some("its exit differs from the cluster's status");
         }
         if self.wall_ns > self.gone_ns || self.gone_ns > MAX_NANOSECONDS {
             return Some("its times make no sense");
         }
-        // A tick may be counted before the time that it is of.
+        // A clock tick may be counted before it has fully elapsed.
         let most_us = (self.gone_ns / 1000 + 1_000_000).saturating_mul(MAX_CORES);
         let used = &self.used;
         let group = &self.group;
@@ -182,14 +183,14 @@ impl ReportedEnd {
     fn fill(&self, run: &mut Run) {
         let used = &self.used;
         let waited = Seconds::from_micros(used.user_us + used.system_us);
-        // The launcher is in the group, and knows what it spent itself.
+        // The launcher is in the cgroup; its own use is subtracted.
         let counted = self.group.cpu_ns.map(|ns| Seconds::from_nanos(ns.saturating_sub(self.own_ns)));
         let (cpu, quality, method) = match counted {
             Some(cpu) => (cpu, ValueQuality::Exact, AccountingMethod::Container),
             None => (waited, ValueQuality::Estimated, AccountingMethod::Wait4),
         };
         run.context.method = Some(method);
-        // What wait4 says is complete when its CPU time is that of the group: nobody escaped it.
+        // wait4 is complete if its CPU time equals that of the cgroup: all processes were reaped.
         let is_complete =
             counted.is_some_and(|cpu| (cpu.get() - waited.get()).abs() <= (cpu.get() * 0.01).max(0.01));
         let complete = if is_complete { ValueQuality::Exact } else { ValueQuality::Estimated };
@@ -244,7 +245,7 @@ impl ReportedEnd {
                 (exit.cause, exit.planned) = (ExitCause::Timeout, is_planned);
                 exit.ended_by = Some(format!("metier, {why}, with {walked}"));
             } else if !self.is_late && exit.cause == ExitCause::Timeout {
-                // It had ended in time; what took longer was to fetch what it left, or to hear of its end.
+                // The run ended in time; only the download or the report of its end took longer.
                 exit.cause = if exit.signal.is_some() { ExitCause::Signalled } else { ExitCause::Exited };
                 (exit.ended_by, exit.planned) = (None, false);
             }
@@ -284,13 +285,13 @@ impl ReportedEnd {
     }
 }
 
-/// A figure that is there after all.
+/// Sets the quality of a value and removes its missing reason.
 fn set_quality(run: &mut Run, path: &str, quality: ValueQuality) {
     run.quality.insert(path.into(), quality);
     run.missing.remove(path);
 }
 
-/// The record of a run whose program could not be started.
+/// Fills the record of a run whose program could not be started.
 fn fill_unstarted(run: &mut Run, errno: i32, program: &str) {
     let why = match errno {
         2 => format!("program `{program}` was not found in the image"),
@@ -308,7 +309,7 @@ fn fill_unstarted(run: &mut Run, errno: i32, program: &str) {
     mark_missing(run, &MissingReason::without_fix("it never started"), true);
 }
 
-/// Says of everything that only the other machine knows why it is not there. Of `all`, or of what is counted by nobody else.
+/// Marks the metrics of the other machine as missing, with a reason: `all`, or only those that no other source provides.
 pub(crate) fn mark_missing(run: &mut Run, why: &MissingReason, all: bool) {
     let counted = ["cpu_seconds", "cpu_user_seconds", "cpu_system_seconds", "peak_memory_bytes"];
     let rest = ["read_bytes", "written_bytes"];
@@ -318,7 +319,7 @@ pub(crate) fn mark_missing(run: &mut Run, why: &MissingReason, all: bool) {
     }
 }
 
-/// What was seen of this machine while the run was on another is not the run's.
+/// Removes this machine's measurements from the record of a run on another machine.
 pub(crate) fn forget_this_machine(run: &mut Run) {
     run.energy = EnergyUse::default();
     run.gpus.clear();

@@ -1,7 +1,8 @@
-//! What an earlier measuring program left in the cluster when it was killed, and what a run leaves at its end.
+//! Removes objects that a killed metier left in the cluster, and the objects of a run at its end.
 //!
-//! A Job of ours says which process measures it (its host, boot, process id and start time). One of this host
-//! whose process is gone is removed at the next start; those of other hosts are theirs to judge.
+//! An annotation of each Job names its measuring process (host, boot, process id and start time). A
+//! Job of this host whose process is gone is removed at the next start. Jobs of other hosts are left
+//! to metier on those hosts.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -19,14 +20,14 @@ use crate::cluster_client::ClusterClient;
 use crate::pod_watch::RETRY_DELAY;
 use crate::{Error, job, launcher_mount, pod_state};
 
-/// How long the pods of a removed Job may take to be gone.
+/// Time limit for the removal of a Job's pods.
 const POD_REMOVAL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the group of a pod that is gone may take to be empty.
+/// Time limit for the cgroup of a removed pod to become empty.
 const GROUP_EMPTY_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long they may take before their node is asked after.
+/// Delay before the node of a pod that does not end is checked.
 const NODE_CHECK_DELAY: Duration = Duration::from_secs(5);
 
-/// Removes Jobs of this host whose measuring program is gone; gives their names.
+/// Removes Jobs of this host whose measuring process is gone. Returns their names.
 pub async fn sweep_jobs(
     cluster: &ClusterClient,
     roots: &KernelRoots,
@@ -39,9 +40,9 @@ pub async fn sweep_jobs(
         .await
         .map_err(Error::api("looking for Jobs that a killed predecessor left"))?;
     let mut swept = Vec::new();
-    for one in list.items {
-        let Some(owner) = job_owner(&one) else { continue };
-        let Some(name) = one.metadata.name.clone() else { continue };
+    for job in list.items {
+        let Some(owner) = job_owner(&job) else { continue };
+        let Some(name) = job.metadata.name.clone() else { continue };
         if owner.host == host && !metier_device::process_owner::is_owner_alive(roots, &owner) {
             delete_job(cluster, &name).await?;
             swept.push(name);
@@ -54,7 +55,7 @@ fn job_owner(job: &Job) -> Option<OwnerProcess> {
     serde_json::from_str(job.metadata.annotations.as_ref()?.get(job::OWNER_ANNOTATION)?).ok()
 }
 
-/// Removes the Job of a run with its pods, and waits until they are gone. The error says what may be left.
+/// Removes the Job of a run with its pods and waits until they are gone. The error names what may remain.
 pub async fn remove_job(cluster: &ClusterClient, run: RunId) -> Result<(), Error> {
     let name = job::job_name(run);
     delete_job(cluster, &name).await?;
@@ -65,7 +66,7 @@ pub async fn remove_job(cluster: &ClusterClient, run: RunId) -> Result<(), Error
         loop {
             match pods.list(&parameters).await {
                 Ok(list) if list.items.is_empty() => return,
-                // A node that has gone away never says that its pods are gone.
+                // A lost node never confirms the removal of its pods.
                 Ok(list) if since.elapsed() > NODE_CHECK_DELAY => {
                     for pod in &list.items {
                         force_pod_removal(cluster, pod).await;
@@ -82,18 +83,18 @@ pub async fn remove_job(cluster: &ClusterClient, run: RunId) -> Result<(), Error
     })
 }
 
-/// Removes a pod whose node is not there to do it.
+/// Force-deletes a pod whose node is lost.
 async fn force_pod_removal(cluster: &ClusterClient, pod: &Pod) {
     let (Some(name), Some(node)) = (pod.metadata.name.as_deref(), pod_state::pod_node(pod)) else { return };
     let Ok(found) = cluster.find_node(node).await else { return };
     if found.is_none_or(|node| crate::node_choice::not_ready_reason(&node).is_some()) {
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-        // It is tried again in a moment.
+        // The caller retries.
         let _ = cluster.pods().delete(name, &now).await;
     }
 }
 
-/// Asks the pods of a run to end, with so many seconds of grace, or those of the pod.
+/// Deletes the pods of a run, with the given grace period in seconds or the pod's own.
 pub async fn end_pods(cluster: &ClusterClient, run: RunId, grace: Option<u32>) -> Result<(), Error> {
     let parameters = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
     let list = ListParams::default().labels(&job::run_selector(run));
@@ -121,14 +122,15 @@ pub(crate) async fn delete_job(cluster: &ClusterClient, name: &str) -> Result<()
     Ok(())
 }
 
-/// Removes the folder of a pod that is over from version 2 of control groups, on a host that has both versions: a kubelet that works
-/// with version 1 forgets it there. What is not empty in time stays: the kernel removes no group with a process in it.
+/// Removes the cgroup v2 folder of an ended pod on a host with both cgroup versions: a kubelet that
+/// uses v1 leaves it behind. A cgroup that is not empty in time stays, since the kernel removes no
+/// cgroup with a process in it.
 pub fn remove_stale_group(roots: &KernelRoots, uid: &str) {
     let top = CgroupMembership::hierarchy_roots(&roots.proc, &roots.sys);
     let Some(point) = top.v2_mount.filter(|_| !top.v1.is_empty()) else { return };
     let until = Instant::now() + GROUP_EMPTY_TIMEOUT;
     for pod in pod_groups(&point, uid) {
-        // The pod is gone for the cluster a little before its sandbox is.
+        // The cluster removes the pod slightly before its sandbox ends.
         while let Err(error) = remove_group(&pod) {
             if error.kind() == ErrorKind::NotFound || Instant::now() >= until {
                 break;
@@ -138,7 +140,7 @@ pub fn remove_stale_group(roots: &KernelRoots, uid: &str) {
     }
 }
 
-/// The folders of a pod in a hierarchy: in kubepods, or in the class of the pod there.
+/// The possible folders of a pod in a hierarchy: in kubepods, or in its QoS class there.
 fn pod_groups(point: &Path, uid: &str) -> Vec<PathBuf> {
     let names = [format!("pod{uid}"), format!("pod{}", uid.replace('-', "_"))];
     let is_named =

@@ -1,22 +1,28 @@
-//! Kubernetes: a run as a Job on a chosen node; its logs, exit, use and files come back into the run's record.
+//! Kubernetes: a run as a Job on a chosen node. Logs, exit status, resource use and files return to the
+//! record of the run.
 //!
-//! Every object that is made carries labels that say whose it is, has an owner that takes it along, and is removed.
+//! Every created object has labels that identify it and an owner for garbage collection. It is removed
+//! at the end.
 //!
-//! The measuring is that of `metier-measure`: the launcher is the first process of the container, holds the command
-//! back until its control group is found and read, and holds the container until the exact counters have been read
-//! again. So a pod that lives for 0.3 s is counted like any other, and what the container runtime itself spent in
-//! the group is not charged to the run. Where the launcher cannot be put (the image's own entrypoint is not known),
-//! the pod's group is measured from outside, and `quality` says so. In a pod on another machine the launcher counts by
-//! itself and says it at the end.
+//! `metier-measure` does the measurement. The launcher is the first process of the container. It delays
+//! the command until its cgroup is found and read, and keeps the container until the exact counters
+//! have been read again. So a pod of 0.3 s is measured like any other, and the container runtime's own
+//! use in the cgroup is not charged to the run. If the entrypoint of the image is unknown, the launcher
+//! cannot be used: the pod's cgroup is measured from outside, and `quality` notes it. In a pod on
+//! another machine the launcher reads the counters itself and reports them at the end.
 //!
-//! Where things are: [`cluster_client`] talks to the API server, [`node_choice`] chooses where, [`job`] is the object,
-//! [`pod_state`] says what a pod's status means, [`follow_run`] watches a pod and its log, [`leftovers`] removes what a killed
-//! predecessor left, [`without_launcher`] measures without the launcher, [`launcher_mount`] brings the launcher to another machine and
-//! [`launcher_report`] is what it says there, [`dataset_upload`] takes a dataset there and [`artefact_download`] takes back what the run left, both by a [`exec_channel`], [`transfer`] is what of both is asked for, [`remote_app`] is what the application there says of itself, `end` tells the record how it ended, [`pod_run`] puts them
-//! together. [`pod_names`] is for those who see only identifiers on a node.
+//! - [`pod_run`] runs a pod from start to end. [`cluster_client`] is the connection to the API server,
+//!   [`node_choice`] selects the node, and [`job`] builds the Job.
+//! - [`pod_state`] interprets the status of a pod, [`pod_watch`] watches the pod and its log, and
+//!   [`pod_end`] records its end. [`leftovers`] removes objects of a killed metier.
+//! - [`without_launcher`] measures without the launcher. [`launcher_mount`] carries the launcher to
+//!   another machine, and [`launcher_report`] parses its report.
+//! - [`dataset_upload`] and [`artefact_download`] transfer files through an [`exec_channel`], as
+//!   [`transfer`] specifies. [`remote_app`] collects the messages of the application.
+//! - [`pod_names`] maps identifiers on a node to names of pods.
 //!
-//! Beside runs: [`inventory`] says what nodes are, what of them is free and how busy they are, from Kubernetes and
-//! Prometheus; [`deployment`] puts a graph's service on one of them, and [`deployer`] does both for a placement.
+//! Besides runs, [`inventory`] lists nodes with their free capacity and load, from Kubernetes and
+//! Prometheus. [`deployment`] deploys a graph's service on a node, and [`deployer`] combines both.
 
 mod artefact_download;
 pub mod cluster_client;

@@ -1,25 +1,25 @@
-//! Where a pod may run, and whether that is this machine.
+//! Selects where a pod may run, and whether that is this machine.
 //!
-//! A node is this machine when its boot is ours: names can be anything, and copied disks share a machine id, but a
-//! boot id is drawn anew at each start.
+//! A node is this machine if the boot ids are equal. Node names are arbitrary, and copied disks share a
+//! machine id, but the kernel draws a new boot id at each boot.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
 use metier_linux::{KernelRoots, kernel_file};
 
-/// Where the pod goes, as far as can be told before the scheduler has spoken.
+/// Location of the pod, as far as it is known before scheduling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodLocation {
-    /// Only this machine comes into question.
+    /// Only this machine is possible.
     ThisMachine,
-    /// Another machine, or one of several, all of which can run our own programs.
+    /// One or several other machines, all of which can run metier's binaries.
     SameArchitecture,
-    /// Another machine, of another kind, or it is not known.
+    /// Another machine of a different architecture, or an unknown one.
     Elsewhere,
 }
 
-/// Looks for a node to run on. The error says in a sentence why there is none.
+/// Chooses a location. The error is the reason why no node fits.
 pub fn choose_location(
     nodes: &[Node],
     name: Option<&str>,
@@ -62,9 +62,9 @@ pub fn choose_location(
     })
 }
 
-/// Whether a node runs programs that were built like this one.
+/// Whether a node has the platform of this binary.
 fn runs_our_programs(node: &Node) -> bool {
-    // As Kubernetes calls them.
+    // Kubernetes' names of the architectures.
     let ours = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -75,7 +75,7 @@ fn runs_our_programs(node: &Node) -> bool {
     about.is_some_and(|about| about.architecture == ours && about.operating_system == "linux")
 }
 
-/// Why a node takes no pods.
+/// Why a node accepts no pods.
 pub fn node_obstacle(node: &Node) -> Option<String> {
     if node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)) {
         return Some("it is cordoned (kubectl uncordon lets it take pods again)".into());
@@ -83,7 +83,7 @@ pub fn node_obstacle(node: &Node) -> Option<String> {
     not_ready_reason(node)
 }
 
-/// Why a node is not ready, in the words of the cluster.
+/// Why a node is not ready, from its conditions.
 pub fn not_ready_reason(node: &Node) -> Option<String> {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
@@ -97,7 +97,7 @@ pub fn not_ready_reason(node: &Node) -> Option<String> {
     }
 }
 
-/// The boot of the machine that we run on.
+/// Boot id of this machine.
 pub fn own_boot_id(roots: &KernelRoots) -> String {
     kernel_file::read_text(roots.proc.join("sys/kernel/random/boot_id")).unwrap_or_default()
 }

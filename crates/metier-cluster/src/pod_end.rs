@@ -1,5 +1,5 @@
-//! What the cluster knows of a pod's end, put into the record before that is finished: image, node, log, and why it
-//! ended where the launcher could not tell.
+//! Records the end of a pod from the cluster's status: image, node, log, and the cause of the end if
+//! the launcher could not report it.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use crate::leftovers;
 use crate::pod_state::{self, PodState};
 use crate::pod_watch::{MAX_KEPT_BYTES, ObservedPod, PodLog};
 
-/// How long the cluster may take to notice that a container is over.
+/// Time limit for the cluster to report the end of a container.
 const END_NOTICE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a pod that is being deleted may take to say how its container ended.
+/// Time limit for the exit status of a pod that is being deleted.
 const DELETED_POD_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the rest of the log may take after that.
+/// Time limit for the rest of the log after that.
 const LOG_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The log in a record.
+/// Name of the log artefact.
 pub const LOG_ARTEFACT: &str = "pod.log";
 
-/// Who knows what a pod used.
+/// Source of a pod's resource use.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum UsageReporter {
-    /// We, who are on its node.
+    /// This process, on the pod's node.
     ThisMachine,
-    /// The launcher in it, at its end.
+    /// The launcher in the pod, at the end.
     Launcher,
     Unavailable(MissingReason),
 }
 
-/// Looks after the end of a pod.
+/// Observer that records the end of a pod.
 pub(crate) struct PodEndObserver {
     pub handle: Handle,
     pub cluster: ClusterClient,
@@ -57,7 +57,7 @@ impl RunObserver for PodEndObserver {
         };
         let mut seen = self.seen.clone();
         let is_deleted = |seen: &ObservedPod| seen.pod.as_ref().is_some_and(pod_state::is_being_deleted);
-        // Of a pod that was lost with its node nothing more is to be heard.
+        // A pod that was lost with its node sends no further status.
         let is_lost =
             run.exit.as_ref().is_some_and(|exit| exit.cause == ExitCause::Lost && exit.detail.is_some());
         let within = if is_lost { DELETED_POD_TIMEOUT } else { END_NOTICE_TIMEOUT };
@@ -65,13 +65,13 @@ impl RunObserver for PodEndObserver {
             let either = |seen: &ObservedPod| is_over(seen) || is_deleted(seen);
             let found = tokio::time::timeout(within, seen.wait_for(either)).await;
             let found = found.is_ok_and(|found| found.is_ok());
-            // A pod that is being deleted may go without another word.
+            // A deleted pod may disappear without a final status.
             let _ = tokio::time::timeout(DELETED_POD_TIMEOUT, seen.wait_for(is_over)).await;
             found
         });
         if !noticed && !is_lost {
             let text =
-                "the cluster did not tell of the end of the pod, so its exit is what the launcher said";
+                "the cluster did not report the end of the pod, so its exit is from the launcher's report";
             run.warnings.push(RunWarning::new("pod-end-unknown", text));
         }
         self.take_log(run, keep, if is_lost { DELETED_POD_TIMEOUT } else { LOG_TIMEOUT });
@@ -83,7 +83,7 @@ impl RunObserver for PodEndObserver {
             explain_exit(exit, &now, self.memory_limit);
         }
         self.take_report(run, &now);
-        // Nobody told a code, and none is not zero.
+        // No exit code was reported; a missing code must not become 0.
         if self.teller != UsageReporter::ThisMachine
             && !matches!(now.state(), PodState::Ended(_))
             && let Some(exit) = &mut run.exit
@@ -92,7 +92,7 @@ impl RunObserver for PodEndObserver {
             exit.code = None;
         }
         run.verdict = Some(metier_measure::verdict(run));
-        // What is left to do afterwards is to wait until it is gone.
+        // Deletes the Job now; the caller waits until its pods are gone.
         let removed =
             self.handle.block_on(leftovers::delete_job(&self.cluster, &crate::job::job_name(self.id)));
         if let Err(error) = removed {
@@ -102,19 +102,21 @@ impl RunObserver for PodEndObserver {
 }
 
 impl PodEndObserver {
-    /// What a pod on another machine used, or why that is not known.
+    /// Records the resource use of a pod on another machine, or the reason why it is missing.
     fn take_report(&self, run: &mut Run, seen: &ObservedPod) {
         let why = match &self.teller {
             UsageReporter::ThisMachine => return,
-            // It may have come to this machine after all, and then was measured from outside.
+            // The scheduler may have chosen this machine; then the pod was measured from outside.
             UsageReporter::Unavailable(_) if run.summary.cpu_seconds.is_some() => return,
             UsageReporter::Unavailable(why) => why.clone(),
             UsageReporter::Launcher => {
                 launcher_report::forget_this_machine(run);
-                let report = match seen.state() {
-                    PodState::Ended(ended) => LauncherReport::parse(&ended),
-                    _ => Err("its container's end was not told, so neither was what it used".into()),
-                };
+                let report =
+                    match seen.state() {
+                        PodState::Ended(ended) => LauncherReport::parse(&ended),
+                        _ => Err("the end of its container was not reported, so its resource use is unknown"
+                            .into()),
+                    };
                 match report {
                     Ok(launcher_report) => return launcher_report.fill(run, &self.program),
                     Err(why) => MissingReason::without_fix(why),
@@ -140,7 +142,7 @@ impl PodEndObserver {
         }
         if log.length > MAX_KEPT_BYTES as u64 {
             let text = format!(
-                "of {} bytes of log the first {MAX_KEPT_BYTES} were kept; all were passed on",
+                "the record has the first {MAX_KEPT_BYTES} of {} bytes of log; stdout had all of them",
                 log.length
             );
             run.warnings.push(RunWarning::new("log-cut", text));
@@ -151,7 +153,7 @@ impl PodEndObserver {
     }
 }
 
-/// Image and node, as they really were.
+/// Records the actual image and node.
 fn record_place(run: &mut Run, pod: &Pod) {
     if let Some(place) = &mut run.context.pod {
         place.node = pod_state::pod_node(pod).map(str::to_string).or(place.node.take());
@@ -163,7 +165,7 @@ fn record_place(run: &mut Run, pod: &Pod) {
     }
 }
 
-/// Why it ended so, where the launcher could not tell or not everything.
+/// Adds the cause of the end from the cluster's status, if the launcher did not report it completely.
 fn explain_exit(exit: &mut RunExit, seen: &ObservedPod, limit: Option<Bytes>) {
     let lost = exit.cause == ExitCause::Lost;
     let is_deleted = seen.is_gone || seen.pod.as_ref().is_some_and(pod_state::is_being_deleted);
@@ -187,7 +189,7 @@ fn explain_exit(exit: &mut RunExit, seen: &ObservedPod, limit: Option<Bytes>) {
     }
     if is_deleted && matches!(exit.cause, ExitCause::Lost | ExitCause::Signalled | ExitCause::Exited) {
         exit.ended_by = Some("the cluster".into());
-        let deleted = || "its pod was deleted by somebody else while it ran".to_string();
+        let deleted = || "its pod was deleted from outside while it ran".to_string();
         exit.detail.get_or_insert_with(deleted);
     }
     if let PodState::Gone { why } = seen.state()
@@ -196,7 +198,7 @@ fn explain_exit(exit: &mut RunExit, seen: &ObservedPod, limit: Option<Bytes>) {
         exit.detail = Some(why);
     }
     if lost && exit.detail.is_none() {
-        exit.detail = Some("its pod was lost sight of, and the cluster does not say why".into());
+        exit.detail = Some("its pod was lost, and the cluster gives no reason".into());
     }
 }
 

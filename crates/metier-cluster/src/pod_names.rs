@@ -1,4 +1,4 @@
-//! What the pods of a node are called: for those who see only identifiers there.
+//! Names of the pods and containers of a node, for lookup by the identifiers in cgroup paths.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use crate::Error;
 use crate::cluster_client::ClusterClient;
 use crate::job::RUN_LABEL;
 
-/// How long the API server may take for all of it.
+/// Time limit of all requests together.
 const API_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pods of one answer, and answers that are asked for.
+/// Pods per page, and most pages.
 const PAGE_SIZE: u32 = 500;
 const MAX_PAGES: usize = 20;
 
 /// A pod with its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedPod {
-    /// Its uid, and that which the kubelet uses for a pod from a file.
+    /// Its uid, and the kubelet's uid of a static pod.
     pub uid: String,
     pub name: String,
     pub namespace: String,
-    /// The run of ours that it belongs to.
+    /// The metier run of the pod.
     pub run_id: Option<String>,
-    /// Its containers that have been started.
+    /// Its started containers.
     pub containers: Vec<NamedContainer>,
 }
 
@@ -40,19 +40,19 @@ pub struct NamedContainer {
     pub image: String,
 }
 
-/// Asks the cluster that `KUBECONFIG` names, or that we are in. Calls block, with a time limit.
+/// Client for the cluster of `KUBECONFIG`, or of the current pod. Calls block, with a time limit.
 pub struct PodNameLookup {
     node: Option<String>,
     connected: Option<(tokio::runtime::Runtime, ClusterClient)>,
 }
 
 impl PodNameLookup {
-    /// Those of a node, or of all nodes if it is not known which this is.
+    /// Pods of a node, or of all nodes if this node's name is unknown.
     pub fn for_node(node: Option<String>) -> Self {
         Self { node, connected: None }
     }
 
-    /// The pods as they are now.
+    /// The current pods.
     pub fn list_pods(&mut self) -> Result<Vec<NamedPod>, Error> {
         let failed = |reason: String| Error::Cluster { reason };
         if self.connected.is_none() {
@@ -74,7 +74,7 @@ impl PodNameLookup {
         match listed {
             Ok(Ok(pods)) => Ok(pods.iter().filter_map(name_pod).collect()),
             Ok(Err(error)) => {
-                // Credentials may have been renewed: the next time begins anew.
+                // Credentials may have been renewed: the next call connects again.
                 self.connected = None;
                 Err(error)
             }
@@ -115,7 +115,7 @@ fn name_pod(pod: &Pod) -> Option<NamedPod> {
     let own =
         spec.into_iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
     let asked: BTreeMap<&str, &str> =
-        own.filter_map(|one| Some((one.name.as_str(), one.image.as_deref()?))).collect();
+        own.filter_map(|container| Some((container.name.as_str(), container.image.as_deref()?))).collect();
     let containers = lists
         .into_iter()
         .flatten()
@@ -123,7 +123,7 @@ fn name_pod(pod: &Pod) -> Option<NamedPod> {
         .filter_map(|container| {
             // docker://ID, containerd://ID
             let id = container.container_id.as_deref()?.rsplit('/').next()?.to_string();
-            // What was asked for, where the runtime knows only the digest of what it got.
+            // The requested image name, if the runtime reports only a digest.
             let asked = || asked.get(container.name.as_str()).map(|image| image.to_string());
             let is_digest = container.image.starts_with("sha256:");
             let image = is_digest.then(asked).flatten().unwrap_or_else(|| container.image.clone());
@@ -131,7 +131,7 @@ fn name_pod(pod: &Pod) -> Option<NamedPod> {
         })
         .collect();
     Some(NamedPod {
-        // A pod from a file has another uid at the API server than on its node.
+        // A static pod has different uids at the API server and on its node.
         uid: annotation("kubernetes.io/config.mirror").or_else(|| meta.uid.clone())?,
         name: meta.name.clone()?,
         namespace: meta.namespace.clone()?,

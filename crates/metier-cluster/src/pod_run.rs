@@ -1,8 +1,8 @@
-//! One run as a pod, from the first question to the cluster to the last removed object.
+//! One run as a pod, from the first request to the cluster to the last removed object.
 //!
-//! The cluster is spoken to by a small runtime with one thread; the run itself is watched by the session's loop in the
-//! calling thread. What can be refused is refused before anything is made; what goes wrong after that is a record
-//! with the cause `unstarted` or `lost`, and a reason in words.
+//! A runtime with one thread talks to the cluster; the session's loop watches the run in the calling
+//! thread. Invalid requests fail before any object is created. Later failures give a record with the
+//! cause `unstarted` or `lost` and a reason.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -32,9 +32,9 @@ use crate::transfer::{DatasetTransfer, PodTransfer};
 use crate::without_launcher::PodStart;
 use crate::{Error, job, launcher_mount, leftovers, without_launcher};
 
-/// How long a pod may take to start where nothing is said about it.
+/// Default time limit for the start of a pod.
 const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(300);
-/// How often the state of a pod that has not started is looked at.
+/// Interval between checks of a pod that has not started.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs a pod and measures it.
@@ -46,7 +46,7 @@ pub fn run_pod(
     run_pod_with(session, spec, recorder, &mut [])
 }
 
-/// The same, with observers beside those that the specification asks for.
+/// The same, with observers in addition to those of the specification.
 pub fn run_pod_with(
     session: &mut MeasureSession,
     spec: &RunSpec,
@@ -81,7 +81,7 @@ pub fn run_pod_with(
     asked.execute(recorder, &mut all)
 }
 
-/// A run that was asked for.
+/// A requested run.
 struct PodRun<'a> {
     session: &'a mut MeasureSession,
     spec: &'a RunSpec,
@@ -91,7 +91,7 @@ struct PodRun<'a> {
     runtime: &'a Runtime,
 }
 
-/// That somebody stopped it before it had started, and what it was waiting for then.
+/// Reason of a stop before the start, with the state that the pod was waiting in.
 fn stop_reason(seen: &ObservedPod) -> String {
     let waited = seen.pod.as_ref().map(pod_state::pod_state).and_then(|state| match state {
         pod_state::PodState::Waiting { why, .. } => Some(format!(": {why}")),
@@ -107,7 +107,7 @@ impl PodRun<'_> {
         observers: &mut [&mut dyn RunObserver],
     ) -> Result<FinishedRun, Error> {
         let nodes = self.runtime.block_on(self.cluster.list_nodes())?;
-        // An unknown boot is that of no node.
+        // An empty boot id matches no node.
         let boot = match self.pod.as_elsewhere {
             true => String::new(),
             false => node_choice::own_boot_id(&self.session.options().roots),
@@ -116,7 +116,7 @@ impl PodRun<'_> {
             Some(nodes) => {
                 node_choice::choose_location(&nodes, self.pod.node.as_deref(), &self.pod.node_labels, &boot)
             }
-            // Who may not see nodes leaves it to the scheduler.
+            // Without the right to list nodes, the scheduler chooses.
             None => Ok(PodLocation::Elsewhere),
         };
         let place = match place {
@@ -166,12 +166,12 @@ impl PodRun<'_> {
             true => self.runtime.block_on(launcher_mount::exec_obstacle(&self.cluster)),
             false => None,
         };
-        let nobody = match &teller {
+        let transfer_obstacle = match &teller {
             UsageReporter::Unavailable(why) => Some(why.clone()),
             _ => no_luggage,
         };
-        if let Some(why) = &nobody {
-            // Without its dataset it would do something else.
+        if let Some(why) = &transfer_obstacle {
+            // Without its dataset the run would do different work, so it does not start.
             if place != PodLocation::ThisMachine && self.spec.dataset_path.is_some() {
                 let why = format!("its dataset cannot be brought to the pod's node: {}", why.reason);
                 return Ok(PodRunOutcome {
@@ -187,9 +187,9 @@ impl PodRun<'_> {
             (None, _) => LauncherMount::None,
         };
         if !luggage.ears.is_empty() {
-            let told = remote_app::remote_environment(&self.spec.listen);
+            let variables = remote_app::remote_environment(&self.spec.listen);
             let own: Vec<&String> = self.spec.environment.iter().map(|(name, _)| name).collect();
-            given.environment.extend(told.into_iter().filter(|(name, _)| !own.contains(&name)));
+            given.environment.extend(variables.into_iter().filter(|(name, _)| !own.contains(&name)));
         }
         let own: Vec<&String> = self.spec.environment.iter().map(|(name, _)| name).collect();
         given.environment.extend(provision.environment.iter().filter(|(n, _)| !own.contains(&n)).cloned());
@@ -201,8 +201,8 @@ impl PodRun<'_> {
         let object = job::build_job(&given, self.pod, self.id, &owner, &gate)?;
         let created = self.runtime.block_on(self.cluster.jobs().create(&PostParams::default(), &object));
         if let Err(kube::Error::Api(status)) = &created {
-            // The cluster understood and will not: a quota, a policy, a name that is none.
-            let why = format!("the cluster does not take the Job: {}", status.message);
+            // The cluster rejected the Job: a quota, a policy or an invalid name.
+            let why = format!("the cluster rejected the Job: {}", status.message);
             let finished = self.record_unstarted(&why, None, recorder)?;
             return Ok(PodRunOutcome { finished, measured: false });
         }
@@ -220,18 +220,18 @@ impl PodRun<'_> {
             });
         }
         let is_elsewhere = place != PodLocation::ThisMachine;
-        let trip = PodRunPlan { teller, luggage, why_not: nobody, is_elsewhere, no_pages };
+        let trip = PodRunPlan { teller, luggage, why_not: transfer_obstacle, is_elsewhere, no_pages };
         let done = self.follow_run(door, trip, &mut made, recorder, observers);
         made.remove();
         done
     }
 
-    /// What goes to the pod and comes back, where that is another machine.
+    /// Files and messages to transfer to and from a pod on another machine.
     fn pod_transfers(&self, teller: &UsageReporter, given: &mut RunSpec) -> PodTransfer {
         if *teller != UsageReporter::Launcher {
             return PodTransfer::default();
         }
-        // A mount of the user's own in that place stays.
+        // A user's mount at this path takes precedence.
         let is_free = !given.mounts.iter().any(|mount| mount.target == Path::new(CONTAINER_FOLDER));
         PodTransfer {
             ears: if is_free { remote_app::source_letters(&self.spec.listen) } else { String::new() },
@@ -241,7 +241,7 @@ impl PodRun<'_> {
         }
     }
 
-    /// From the Job's making to the record.
+    /// Follows the run from the creation of the Job to the record.
     fn follow_run(
         &mut self,
         mut door: Option<SocketFolder>,
@@ -283,14 +283,14 @@ impl PodRun<'_> {
         let back = match (luggage.holds_container(), &why_not) {
             (true, _) => Ok(self.start_download(&luggage, &folder, &seen, marked)),
             (false, Some(why)) => Err(why.reason.clone()),
-            (false, None) => Err("it runs as its image is, so nobody there hands them out".into()),
+            (false, None) => Err("it runs without the launcher, which would export them".into()),
         };
         let download =
             (!remote_app::source_letters(&self.spec.listen).is_empty()).then(|| match (&back, why_not) {
                 (Ok(back), _) if !luggage.ears.is_empty() => Ok(back.clone()),
                 (_, Some(why)) => Err(why),
                 (_, None) => Err(MissingReason::with_fix(
-                    format!("a mount is at {CONTAINER_FOLDER}, where what listens to the pod has to be"),
+                    format!("a mount is at {CONTAINER_FOLDER}, which the listener in the pod needs"),
                     "mount it at another place",
                 )),
             });
@@ -307,7 +307,7 @@ impl PodRun<'_> {
                 )
             }
         };
-        // Whoever comes now is another pod of the same Job, made because somebody deleted the first.
+        // A later connection is from another pod of the same Job, created after the first was deleted.
         door.iter_mut().for_each(|folder| folder.door = None);
         let about = self.target_facts(&seen.borrow());
         let mut end = PodEndObserver {
@@ -362,7 +362,7 @@ impl PodRun<'_> {
                 for observer in observers.iter_mut() {
                     all.push(&mut **observer);
                 }
-                // After those who would have listened here.
+                // After the observers that would have listened on this machine.
                 let is_heard = is_elsewhere && !self.spec.listen.is_empty();
                 let mut relayed = is_heard.then(|| {
                     let (cluster, handle) = (self.cluster.clone(), self.runtime.handle().clone());
@@ -401,7 +401,7 @@ impl PodRun<'_> {
         Ok(finished)
     }
 
-    /// Fetches what the run leaves, when it is over.
+    /// Starts the download of the run's files, which waits for the end of the run.
     fn start_download(
         &self,
         luggage: &PodTransfer,
@@ -439,7 +439,7 @@ impl PodRun<'_> {
         }
     }
 
-    /// Only a process of the pod that we follow may come in.
+    /// Accepts a connection only from a process of the followed pod.
     fn accept_launcher(&self, door: &LauncherEndpoint, seen: &ObservedPod) -> Option<JoinedContainer> {
         let uid = seen.pod.as_ref()?.metadata.uid.clone()?;
         let other = uid.replace('-', "_");
@@ -450,7 +450,7 @@ impl PodRun<'_> {
         self.pod.start_within.unwrap_or(DEFAULT_START_TIMEOUT)
     }
 
-    /// What is known of the pod before it starts.
+    /// Facts about the pod before it starts.
     fn target_facts(&self, seen: &ObservedPod) -> TargetFacts {
         let mut about = TargetFacts { limits: recorded_limits(self.spec), ..TargetFacts::default() };
         let Some(pod) = &seen.pod else { return about };
@@ -471,7 +471,7 @@ impl PodRun<'_> {
         about
     }
 
-    /// Keeps a record of a run that did not start.
+    /// Stores the record of a run that did not start.
     fn record_unstarted(
         &mut self,
         why: &str,
@@ -483,7 +483,7 @@ impl PodRun<'_> {
     }
 }
 
-/// Limits for the record, by name.
+/// Limits by name, for the record.
 fn recorded_limits(spec: &RunSpec) -> std::collections::BTreeMap<String, String> {
     let mut limits = std::collections::BTreeMap::new();
     if let Some(cores) = spec.limits.cpu {
@@ -495,26 +495,26 @@ fn recorded_limits(spec: &RunSpec) -> std::collections::BTreeMap<String, String>
     limits
 }
 
-/// Who tells what a pod used, and what goes to it and comes back, or why nothing does.
+/// The source of a pod's resource use, and its transfers or the reason why there are none.
 struct PodRunPlan {
     teller: UsageReporter,
     luggage: PodTransfer,
     why_not: Option<MissingReason>,
-    /// Whether it is on another machine.
+    /// Whether the pod is on another machine.
     is_elsewhere: bool,
-    /// Why its pages cannot be read there.
+    /// Why the application's metrics pages cannot be read.
     no_pages: Option<MissingReason>,
 }
 
-/// How a run went, and whether its observers were told of its end.
+/// Result of a run, and whether its observers were notified of the end.
 struct PodRunOutcome {
     finished: FinishedRun,
     measured: bool,
 }
 
-/// A folder for one door, which goes with it.
+/// Folder of the launcher socket, removed on drop.
 struct SocketFolder {
-    /// Until the one who is waited for has come.
+    /// Listening socket, until the launcher has connected.
     door: Option<LauncherEndpoint>,
     path: PathBuf,
 }
@@ -522,7 +522,7 @@ struct SocketFolder {
 impl SocketFolder {
     fn create(session: &MeasureSession, id: RunId) -> Result<Self, Error> {
         sweep_folders(session);
-        // The path of a socket has at most 107 bytes, so the short name.
+        // A socket path has at most 107 bytes, so the name is short.
         let path = session.options().runtime_dir.join(format!("pod-{}-{}", std::process::id(), id.short()));
         LauncherEndpoint::install_launcher(&path)?;
         let door = LauncherEndpoint::listen(&path)?;
@@ -549,7 +549,7 @@ impl Drop for SocketFolder {
     }
 }
 
-/// A Job that was made and is to be removed, whatever happens.
+/// A created Job, removed on drop.
 struct JobGuard<'a> {
     cluster: ClusterClient,
     id: RunId,

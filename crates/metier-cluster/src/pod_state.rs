@@ -1,42 +1,42 @@
-//! What the status of a pod means for the run in it.
+//! Interprets the status of a pod as the state of its run.
 
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod};
 
-/// The container that is the run.
+/// Name of the run's container.
 pub const RUN_CONTAINER: &str = "run";
 
-/// Where a pod's run stands.
+/// State of the run in a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodState {
-    /// It has not started.
+    /// The run has not started.
     Waiting {
-        /// Why, in the words of the cluster.
+        /// The reason, from the cluster.
         why: String,
-        /// Whether waiting longer will not help.
+        /// Whether waiting longer is pointless.
         is_final: bool,
     },
     Running,
-    /// Its container is over.
+    /// The container has ended.
     Ended(ContainerEnd),
-    /// The pod is over without a word about its container.
+    /// The pod has ended without a status of its container.
     Gone {
-        /// What the cluster says about it.
+        /// The reason, from the cluster.
         why: String,
     },
 }
 
-/// How a container ended.
+/// End of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerEnd {
-    /// Its exit code; 128 + n where signal n ended it.
+    /// Its exit code; 128 + n if signal n ended it.
     pub code: i32,
-    /// The cluster's word for it: `Completed`, `Error`, `OOMKilled`, …
+    /// The cluster's reason: `Completed`, `Error`, `OOMKilled`, …
     pub reason: String,
     pub message: String,
 }
 
 impl ContainerEnd {
-    /// Whether the container was never started: its process could not be made.
+    /// Whether the container never started, since its process could not be created.
     pub fn is_unstarted(&self) -> bool {
         matches!(
             self.reason.as_str(),
@@ -50,7 +50,7 @@ impl ContainerEnd {
     }
 }
 
-/// Reasons for waiting that do not go away by themselves.
+/// Waiting reasons that do not resolve themselves.
 const FINAL_WAIT_REASONS: [&str; 9] = [
     "ErrImageNeverPull",
     "InvalidImageName",
@@ -63,7 +63,7 @@ const FINAL_WAIT_REASONS: [&str; 9] = [
     "CrashLoopBackOff",
 ];
 
-/// What the status says.
+/// Derives the state from the status.
 pub fn pod_state(pod: &Pod) -> PodState {
     let Some(status) = &pod.status else { return waiting_state("the cluster has not looked at it yet") };
     if let Some(ended) =
@@ -82,10 +82,10 @@ pub fn pod_state(pod: &Pod) -> PodState {
     {
         return PodState::Running;
     }
-    // Those before the run's own container first: it waits for them.
+    // Init containers first, since the run's container waits for them.
     let before = status.init_container_statuses.iter().flatten();
-    for one in before.chain(status.container_statuses.iter().flatten()) {
-        if let Some(why) = one.state.as_ref().and_then(|state| state.waiting.as_ref()) {
+    for container in before.chain(status.container_statuses.iter().flatten()) {
+        if let Some(why) = container.state.as_ref().and_then(|state| state.waiting.as_ref()) {
             let reason = why.reason.as_deref().unwrap_or_default();
             if matches!(reason, "" | "PodInitializing" | "ContainerCreating") {
                 continue;
@@ -95,18 +95,18 @@ pub fn pod_state(pod: &Pod) -> PodState {
                 "" => reason.to_string(),
                 _ => format!("{reason}: {message}"),
             };
-            let text = format!("image {}: {text}", one.image);
+            let text = format!("image {}: {text}", container.image);
             return PodState::Waiting { why: text, is_final: FINAL_WAIT_REASONS.contains(&reason) };
         }
-        // A container that prepares the run, and failed.
-        if one.name != RUN_CONTAINER
-            && let Some(ended) = one.state.as_ref().and_then(|state| state.terminated.as_ref())
+        // A failed init container.
+        if container.name != RUN_CONTAINER
+            && let Some(ended) = container.state.as_ref().and_then(|state| state.terminated.as_ref())
             && ended.exit_code != 0
         {
             let ended = container_end(ended);
             let why = format!(
                 "container {} ended with {}: {} {}",
-                one.name, ended.code, ended.reason, ended.message
+                container.name, ended.code, ended.reason, ended.message
             );
             return PodState::Waiting { why: why.trim_end().to_string(), is_final: true };
         }
@@ -123,20 +123,20 @@ pub fn pod_state(pod: &Pod) -> PodState {
     }
 }
 
-/// What keeps a pod of a service from being ready, and whether waiting longer will not help.
+/// Why a pod of a service is not ready, and whether waiting longer is pointless.
 pub fn pod_trouble(pod: &Pod) -> Option<(String, bool)> {
     let status = pod.status.as_ref()?;
-    for one in status.container_statuses.iter().flatten() {
-        let waiting = one.state.as_ref().and_then(|state| state.waiting.as_ref());
+    for container in status.container_statuses.iter().flatten() {
+        let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
         if let Some(waiting) = waiting {
             let reason = waiting.reason.as_deref().unwrap_or_default();
             if matches!(reason, "" | "PodInitializing" | "ContainerCreating") {
                 continue;
             }
             let message = waiting.message.as_deref().unwrap_or_default();
-            let text = format!("image {}: {reason}: {message}", one.image);
+            let text = format!("image {}: {reason}: {message}", container.image);
             let ended =
-                one.last_state.as_ref().and_then(|state| state.terminated.as_ref()).map(container_end);
+                container.last_state.as_ref().and_then(|state| state.terminated.as_ref()).map(container_end);
             let ended = ended.map(|e| format!("; it ended with {} {}", e.code, e.reason)).unwrap_or_default();
             let text = text.trim_end_matches([':', ' ']).to_string();
             return Some((format!("{text}{ended}"), FINAL_WAIT_REASONS.contains(&reason)));
@@ -148,11 +148,11 @@ pub fn pod_trouble(pod: &Pod) -> Option<(String, bool)> {
     Some((format!("no node takes it: {why}"), false))
 }
 
-/// Whether a container that prepares the run is running.
+/// Whether an init container is running.
 pub fn is_init_running(pod: &Pod, name: &str) -> bool {
     let before = pod.status.as_ref().and_then(|status| status.init_container_statuses.as_ref());
-    let found = before.into_iter().flatten().find(|one| one.name == name);
-    found.is_some_and(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()))
+    let found = before.into_iter().flatten().find(|container| container.name == name);
+    found.is_some_and(|container| container.state.as_ref().is_some_and(|state| state.running.is_some()))
 }
 
 /// The node that the scheduler chose.
@@ -160,20 +160,20 @@ pub fn pod_node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// The image that really ran in the run's container, as the runtime names it, and the container's id there.
+/// The actual image of the run's container, as the runtime names it, and the container id.
 pub fn pod_image(pod: &Pod) -> Option<(&str, Option<&str>)> {
     let main = container_status(pod, RUN_CONTAINER)?;
     let id = main.container_id.as_deref().map(|id| id.split_once("://").map_or(id, |(_, id)| id));
     Some((main.image_id.as_str(), id))
 }
 
-/// Whether somebody asked for its removal.
+/// Whether its deletion was requested.
 pub fn is_being_deleted(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
 fn container_status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
-    pod.status.as_ref()?.container_statuses.as_ref()?.iter().find(|one| one.name == name)
+    pod.status.as_ref()?.container_statuses.as_ref()?.iter().find(|container| container.name == name)
 }
 
 fn waiting_state(why: &str) -> PodState {

@@ -1,11 +1,12 @@
-//! Follows the pod of a run: what its status becomes, and what it writes.
+//! Follows the status and the log of a run's pod.
 //!
-//! The pod is listed once and then watched; a watch that ends or fails begins again with a list, so nothing is
-//! missed and nothing is asked for more often than once in [`RETRY_DELAY`]. The log is streamed while the container runs. A
-//! stream that breaks is asked for again and what was written already is skipped, so that nothing is lost or doubled.
+//! The pod is listed once and then watched. A watch stream that ends or fails starts again with a list,
+//! so no change is missed. Requests are at least [`RETRY_DELAY`] apart. The log is streamed while the
+//! container runs. A broken log stream is requested again and its known bytes are skipped, so that no
+//! byte is lost or duplicated.
 //!
-//! Kubernetes hands out one log for both streams of a container; it goes to our standard output, whole, and its first
-//! [`MAX_KEPT_BYTES`] bytes are kept for the record.
+//! Kubernetes merges both streams of a container into one log. The whole log goes to stdout; its first
+//! [`MAX_KEPT_BYTES`] bytes go into the record.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -21,31 +22,31 @@ use crate::cluster_client::ClusterClient;
 use crate::job;
 use crate::pod_state::{self, PodState, RUN_CONTAINER};
 
-/// How long before something that failed is tried again.
+/// Delay before a retry.
 pub const RETRY_DELAY: Duration = Duration::from_millis(250);
-/// How much of the log is kept with the record.
+/// Bytes of the log in the record.
 pub const MAX_KEPT_BYTES: usize = 16 << 20;
-/// How long after its log the end of a container is told.
+/// Time limit for the container's end to appear in the status, after the end of its log.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
-/// What some kubelets write in place of a log that they do not have any more.
+/// Text that some kubelets send in place of a deleted log.
 const MISSING_LOG_PREFIXES: [&[u8]; 2] =
     [b"unable to retrieve container logs for", b"failed to try resolving symlinks in path"];
-/// How often a broken log is asked for again.
+/// Most requests for a broken log.
 const MAX_LOG_TRIES: u32 = 20;
 
-/// What is known of a run's pod.
+/// Latest observation of a run's pod.
 #[derive(Debug, Clone, Default)]
 pub struct ObservedPod {
-    /// The pod as it was last seen.
+    /// The last received object.
     pub pod: Option<Pod>,
-    /// Whether it was there and is not any more.
+    /// Whether the pod existed and is deleted.
     pub is_gone: bool,
-    /// Why the API server could not be asked the last time.
+    /// Error of the last request, if it failed.
     pub trouble: Option<String>,
 }
 
 impl ObservedPod {
-    /// What its status means.
+    /// The interpreted status.
     pub fn state(&self) -> PodState {
         match &self.pod {
             Some(pod) => pod_state::pod_state(pod),
@@ -57,7 +58,7 @@ impl ObservedPod {
     }
 }
 
-/// Watches the first pod of a run until nobody listens.
+/// Watches the first pod of a run until all receivers are dropped.
 pub async fn watch_pod(cluster: ClusterClient, run: RunId, tell: watch::Sender<ObservedPod>) {
     let pods = cluster.pods();
     let labels = job::run_selector(run);
@@ -109,15 +110,15 @@ pub async fn watch_pod(cluster: ClusterClient, run: RunId, tell: watch::Sender<O
     }
 }
 
-/// A Job whose pod is removed makes another one, which is not the one that we follow.
+/// Whether a pod is the followed one. A Job creates another pod when its first one is removed.
 fn is_same_pod(seen: &ObservedPod, pod: &Pod) -> bool {
     seen.pod.as_ref().is_none_or(|known| known.metadata.uid == pod.metadata.uid)
 }
 
-/// What was written, as far as it is kept.
+/// The shared log buffer of a pod.
 #[derive(Debug, Clone, Default)]
 pub struct PodLog {
-    kept: Arc<Mutex<LogBuffer>>,
+    buffer: Arc<Mutex<LogBuffer>>,
 }
 
 /// The beginning of a log.
@@ -125,20 +126,20 @@ pub struct PodLog {
 pub struct LogBuffer {
     /// Its bytes, at most [`MAX_KEPT_BYTES`].
     pub bytes: Vec<u8>,
-    /// How many there were in all.
+    /// Total number of bytes.
     pub length: u64,
-    /// Why some may be missing.
+    /// Why bytes may be missing.
     pub trouble: Option<String>,
 }
 
 impl PodLog {
-    /// What has come so far.
+    /// Takes the log so far.
     pub fn take_buffer(&self) -> LogBuffer {
-        std::mem::take(&mut self.kept.lock_unpoisoned())
+        std::mem::take(&mut self.buffer.lock_unpoisoned())
     }
 
     fn with_buffer<T>(&self, change: impl FnOnce(&mut LogBuffer) -> T) -> T {
-        change(&mut self.kept.lock_unpoisoned())
+        change(&mut self.buffer.lock_unpoisoned())
     }
 
     fn add(&self, bytes: &[u8]) {
@@ -150,15 +151,15 @@ impl PodLog {
     }
 }
 
-/// The text by which a log ends before its container does, and who is told that it has come.
+/// The text that marks the end of the log before the end of the container, and its notification.
 pub struct LogEndMark {
-    /// Empty where there is none.
+    /// Empty if there is no mark.
     pub text: String,
-    /// Told `true`.
+    /// Receives `true` when the mark has appeared.
     pub tell: watch::Sender<bool>,
 }
 
-/// Copies what the run's container writes to `out`, from its start to its end, or to the mark.
+/// Copies the log of the run's container to `out`, from its start to its end or the mark.
 pub async fn copy_log(
     cluster: ClusterClient,
     mut seen: watch::Receiver<ObservedPod>,
@@ -197,14 +198,14 @@ pub async fn copy_log(
             }
             continue;
         }
-        // A stream ends in peace with its container, or because somebody on the way had enough of it: the status tells.
+        // A stream ends with its container, or because a proxy closed it. The pod's status distinguishes both.
         if tokio::time::timeout(END_TIMEOUT, seen.wait_for(is_over)).await.is_ok() {
             return;
         }
     }
 }
 
-/// Copies a stream from where the last one ended. True where the mark has come; the error says what went wrong.
+/// Copies a stream from the end of the previous one. Returns true if the mark appeared.
 async fn copy_stream(
     stream: impl futures_util::AsyncRead,
     log: &PodLog,
@@ -222,7 +223,7 @@ async fn copy_stream(
         let fresh = &bytes[known..];
         log.add(fresh);
         let mut out = out.lock_unpoisoned();
-        // A reader that has gone away does not end the run; the log is in the record.
+        // A closed stdout does not end the run; the log is in the record.
         let _ = out.write_all(fresh).and_then(|()| out.flush());
     };
     loop {
@@ -246,7 +247,7 @@ async fn copy_stream(
     }
 }
 
-/// Looks for a mark in a stream, and holds back what may be its beginning.
+/// Searches a stream for a mark, and holds back bytes that may be its beginning.
 struct MarkSearch<'a> {
     mark: &'a [u8],
     held: Vec<u8>,
@@ -257,7 +258,7 @@ impl<'a> MarkSearch<'a> {
         Self { mark, held: Vec::new() }
     }
 
-    /// Passes on what cannot belong to the mark; true where that has come whole.
+    /// Passes on bytes that are not part of the mark. Returns true if the mark is complete.
     fn feed(&mut self, bytes: &[u8], pass: &mut impl FnMut(&[u8])) -> bool {
         if self.mark.is_empty() {
             pass(bytes);
@@ -277,7 +278,7 @@ impl<'a> MarkSearch<'a> {
     }
 }
 
-/// Why a pod will not start, if it will not.
+/// Why a pod will not start, or `None` while it still may.
 pub(crate) fn start_failure(seen: &ObservedPod, until: Instant) -> Option<String> {
     if seen.is_gone {
         return Some("its pod was deleted before it had started".into());

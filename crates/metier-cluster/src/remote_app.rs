@@ -1,7 +1,8 @@
-//! What an application in a pod of another machine says of itself, into the record.
+//! Records the messages and metrics of an application in a pod on another machine.
 //!
-//! Its pages are read while it runs, through the API server: `localhost` in an address is the pod, whose own addresses the cluster
-//! reaches, not its loopback. What it tells the ears beside it is brought at its end with its files.
+//! Its metrics pages are scraped during the run through the API server. `localhost` in an address means
+//! the pod; the cluster reaches the pod's own addresses, not its loopback. The listener container
+//! records messages, which are downloaded with the files at the end.
 
 use std::time::Duration;
 
@@ -18,18 +19,18 @@ use tokio::runtime::Handle;
 use crate::artefact_download::ArtefactDownload;
 use crate::cluster_client::ClusterClient;
 
-/// What is said when the cluster does not reach a page.
+/// Advice for a page that the cluster cannot reach.
 const PAGE_FIX: &str = "check that the application serves its metrics there, on all addresses of its pod and not only on its loopback";
 
-/// Listens to a pod of another machine.
+/// Observer of an application in a pod on another machine.
 pub(crate) struct RemoteAppObserver {
     ways: ListenSources,
     cluster: ClusterClient,
     handle: Handle,
     pod: String,
-    /// Where what it said comes from; or why it does not come, where somebody asked for it.
+    /// Download of the messages, or the reason why there is none; `None` if no messages were requested.
     back: Option<Result<ArtefactDownload, MissingReason>>,
-    /// Why its pages cannot be read.
+    /// Why the metrics pages cannot be read.
     no_pages: Option<MissingReason>,
     relaying: Option<RemoteAppIntake>,
     problems: Vec<(String, MissingReason)>,
@@ -51,7 +52,7 @@ impl RemoteAppObserver {
 
     fn start_reading(&self, relaying: &mut RemoteAppIntake, address: &str) -> Result<(), String> {
         let url = HttpUrl::parse(address)?;
-        // Other machines are reached from here as from anywhere.
+        // Addresses of other machines are scraped directly.
         let started = if url.is_local() {
             let (cluster, handle, pod) = (self.cluster.clone(), self.handle.clone(), self.pod.clone());
             relaying.scrape_page(address, move || {
@@ -67,7 +68,7 @@ impl RemoteAppObserver {
         Duration::from_nanos(wakeup::monotonic_ns().saturating_sub(self.started_ns))
     }
 
-    /// Takes what was brought; the error says why nothing was.
+    /// Reads the downloaded messages. The error is the reason why there are none.
     fn take_downloaded(&self, relaying: &mut RemoteAppIntake) -> Result<(), MissingReason> {
         let back = match &self.back {
             None => return Ok(()),
@@ -91,7 +92,7 @@ impl RemoteAppObserver {
         });
         taken.map_err(|why| {
             MissingReason::without_fix(format!(
-                "what the application said could not be fetched from the pod: {why}"
+                "the application's messages could not be fetched from the pod: {why}"
             ))
         })
     }
@@ -135,7 +136,7 @@ impl RunObserver for RemoteAppObserver {
     }
 
     fn on_finish(&mut self, run: &mut Run, _: &mut ArtefactKeeper<'_>) {
-        // What those who listen on this machine say of it.
+        // Removes the reason that the local listeners recorded.
         run.missing.remove("stages");
         let mut record = self.relaying.take().map(|mut relaying| relaying.take_record()).unwrap_or_default();
         let is_nothing =

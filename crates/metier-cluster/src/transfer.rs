@@ -1,4 +1,4 @@
-//! What goes to a pod on another machine and what comes back from it, as it is asked for.
+//! Requested transfers to and from a pod on another machine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,39 +6,39 @@ use std::time::Duration;
 use metier_measure::RunSpec;
 use metier_types::PageCacheState;
 
-/// What goes to a pod on another machine beside the launcher, and what comes back from it.
+/// Transfers to and from a pod on another machine, in addition to the launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodTransfer {
-    /// What is listened to there, as the launcher's ears take it; empty: nothing.
+    /// Letters of the message sources for the launcher's listener; empty for none.
     pub ears: String,
-    /// Whether files are to be fetched.
+    /// Whether files are downloaded.
     pub has_files: bool,
-    /// What is brought before the start.
+    /// Dataset to upload before the start.
     pub dataset: Option<DatasetTransfer>,
-    /// How long that may take.
+    /// Time limit of the upload.
     pub within: Duration,
 }
 
 impl PodTransfer {
-    /// Whether something is to be fetched at the end, so that the container has to be held for it.
+    /// Whether the container must stay after the command's end for a download.
     pub fn holds_container(&self) -> bool {
         self.has_files || !self.ears.is_empty()
     }
 }
 
-/// A dataset that is to be brought.
+/// A dataset to upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetTransfer {
-    /// Where it is here.
+    /// Local path.
     pub path: PathBuf,
-    /// Where the run sees it.
+    /// Path in the run's container.
     pub target: PathBuf,
-    /// Whether its pages are to be dropped from memory there.
+    /// Whether its pages are dropped from the page cache in the pod.
     pub is_cold: bool,
 }
 
 impl DatasetTransfer {
-    /// That of a specification, whose mount is then not one of the node's any more.
+    /// Takes the dataset from a specification and removes its bind mount, since the node lacks the path.
     pub fn from_spec(spec: &mut RunSpec) -> Option<Self> {
         let path = spec.dataset_path.clone()?;
         let at = spec.mounts.iter().rposition(|mount| mount.source == path && mount.read_only)?;

@@ -1,11 +1,11 @@
-//! A pod that runs as its image is, without our launcher: its entrypoint is not known, so nothing can be put before
-//! it. Where it is on this machine, the control group of the pod is read from outside.
+//! Measures a pod from outside, without the launcher as its parent: the image's entrypoint is unknown,
+//! or the pod is on another machine. On this machine the cgroup of the pod is read.
 //!
-//! The group of the pod is there before its containers and a moment longer. The first group that appears in it is that
-//! of the container that holds the pod's namespaces; the second is the run's. What the runtime spent before the
-//! command's first instruction is subtracted as it was last read before that, so it is right to about a millisecond,
-//! and the record says `estimated`. Where the run is on another machine, its times, its exit, its log and its image are
-//! known, and what the launcher in it says at the end, if there is one; the record says what is missing.
+//! The cgroup of the pod exists before its containers and slightly longer. The first group in it
+//! belongs to the pause container, which holds the pod's namespaces; the second is the run's. The last
+//! counters before the command's first instruction are subtracted as the runtime's own use. That is
+//! exact to about a millisecond, and the record marks it `estimated`. On another machine only times,
+//! exit, log, image and the launcher's report, if any, are available; the record lists what is missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,18 +32,18 @@ use crate::pod_state::{self, PodState};
 use crate::pod_watch::{ObservedPod, RETRY_DELAY, start_failure};
 use crate::{leftovers, node_choice};
 
-/// How often groups are looked for between the choice of a node and the start.
+/// Interval between cgroup checks before the start.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often the node of a pod on another machine is looked at.
+/// Interval between checks of the node of a pod on another machine.
 const NODE_CHECK_INTERVAL: Duration = Duration::from_secs(3);
-/// How often in a row it must not be ready before it counts as gone away.
+/// Consecutive failed checks after which a node counts as lost.
 const MAX_NODE_FAILURES: u32 = 4;
 
-/// How long a node may take to tell of a container's end.
+/// Time limit for a node to report the end of a container.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What was found of a pod on this machine.
+/// Cgroup, process and counters of a pod on this machine.
 #[derive(Default)]
 pub(crate) struct LocalPodState {
     folders: Option<GroupFolders>,
@@ -52,18 +52,18 @@ pub(crate) struct LocalPodState {
     started_ns: Option<u64>,
 }
 
-/// A pod that is to start.
+/// Result of waiting for the start of a pod.
 pub(crate) enum PodStart {
     Joined(Box<JoinedContainer>),
-    /// It runs as its image is; this is what was found of it on this machine.
+    /// It runs without a connected launcher, with its state on this machine.
     WithoutLauncher(Box<LocalPodState>),
-    /// It will not, because.
+    /// It will not start, with the reason.
     NotStarted(String),
-    /// Somebody asked us to stop first.
+    /// A stop was requested before the start.
     Stopped(BatchStop),
 }
 
-/// What the launcher in a pod sees to by itself.
+/// Limits that the launcher in a pod enforces itself.
 #[derive(Clone, Copy)]
 pub(crate) struct LauncherLimits {
     pub timeout: Option<Duration>,
@@ -71,7 +71,7 @@ pub(crate) struct LauncherLimits {
 }
 
 impl LauncherLimits {
-    /// How long it may take to end what began not later than this, if it is about to.
+    /// Time to give the launcher for ending the command, if its time limit has passed.
     fn launcher_grace(&self, started: Instant) -> Duration {
         match self.timeout {
             Some(limit) if started.elapsed() >= limit => self.grace * 2 + END_REPORT_TIMEOUT,
@@ -82,7 +82,7 @@ impl LauncherLimits {
 
 /// Waits until the pod's command runs.
 ///
-/// Where the launcher in it counts by itself, nothing of it is looked for here.
+/// If the launcher in the pod measures by itself, no cgroup is searched on this machine.
 pub(crate) fn wait_for_start(
     session: &MeasureSession,
     seen: &watch::Receiver<ObservedPod>,
@@ -94,7 +94,7 @@ pub(crate) fn wait_for_start(
     let roots = session.options().roots.clone();
     let mut look: Option<PodGroupSearch> = None;
     loop {
-        // No descriptor to wait for: the time alone.
+        // There is no descriptor to wait for; only the interval applies.
         let (_, stop) = session.wait_for_descriptor(-1, POLL_INTERVAL);
         if let Some(stop) = stop {
             return PodStart::Stopped(stop);
@@ -110,7 +110,7 @@ pub(crate) fn wait_for_start(
         }
         let now = seen.borrow().clone();
         match now.state() {
-            // Over already, or on another machine: what the cluster says is all there is.
+            // Over already, or on another machine: only the cluster's status is available.
             PodState::Running => {
                 return PodStart::WithoutLauncher(Box::new(look.map(|l| l.found).unwrap_or_default()));
             }
@@ -128,8 +128,8 @@ pub(crate) fn wait_for_start(
     }
 }
 
-/// Measures what was found, as somebody else's run.
-#[allow(clippy::too_many_arguments, reason = "a pod has this many sides")]
+/// Measures the pod as a foreign run, which another program started.
+#[allow(clippy::too_many_arguments, reason = "all of these describe one pod")]
 pub(crate) fn measure_foreign(
     found: LocalPodState,
     carried: Option<LauncherLimits>,
@@ -168,17 +168,17 @@ pub(crate) fn measure_foreign(
     foreign.on_stop_request(Box::new(move |rung| {
         let cluster = cluster.clone();
         let busy = busy.clone();
-        // The launcher in the pod ends it at the time limit, and can tell of it only if it is left to.
+        // The launcher in the pod enforces the time limit itself; an early stop would lose its report.
         let wait = carried.map_or(Duration::ZERO, |limits| limits.launcher_grace(started));
         handle.spawn(async move {
             if rung != SignalRung::Kill {
                 tokio::time::sleep(wait).await;
-                // It is over already, and what it left is on its way.
+                // The command is over and its files are being downloaded.
                 if let Some(mut busy) = busy {
                     let _ = busy.wait_for(|is_busy| !is_busy).await;
                 }
             }
-            // First, or the Job would make another pod in place of the one that goes.
+            // The Job goes first, or it would create a replacement pod.
             if let Err(error) = leftovers::delete_job(&cluster, &crate::job::job_name(id)).await {
                 tracing::warn!(%error, "could not remove the Job of the pod that is to end");
             }
@@ -192,7 +192,7 @@ pub(crate) fn measure_foreign(
     Ok((foreign, watching))
 }
 
-/// Says what happens to the pod: the end of its process as seen here, its status as the cluster tells it.
+/// Reports the end of the pod: from its local process and from its status in the cluster.
 async fn report_pod_end(
     voice: ForeignReporter,
     pid: Option<u32>,
@@ -227,7 +227,7 @@ async fn report_pod_end(
     let outcome = match last.state() {
         PodState::Ended(ended) => {
             let report = if is_carried { LauncherReport::parse(&ended).ok() } else { None };
-            // A code above 128 may be the command's own; only the launcher knows.
+            // A code above 128 may be the command's own; only the launcher's report distinguishes it.
             let status = report.as_ref().and_then(LauncherReport::status).unwrap_or((ended.code & 0xff) << 8);
             voice.send_event(ForeignEvent::MainEnded { status, time_ns: ended_ns });
             let oom_kills = report.as_ref().and_then(LauncherReport::oom_kills);
@@ -241,8 +241,8 @@ async fn report_pod_end(
     tokio::time::sleep(RETRY_DELAY).await;
 }
 
-/// Waits until the pod is over. Where it is on another machine, its node is looked at, too: a pod whose node has gone
-/// away is never over, as far as the cluster knows. The error says what happened to the node.
+/// Waits until the pod is over. For another machine the node is checked too, since the cluster never
+/// reports the end of a pod on a lost node. The error describes the state of the node.
 async fn wait_until_over(
     seen: &mut watch::Receiver<ObservedPod>,
     cluster: &ClusterClient,
@@ -255,13 +255,13 @@ async fn wait_until_over(
         };
         match tokio::time::timeout(NODE_CHECK_INTERVAL, seen.wait_for(is_over)).await {
             Ok(Ok(last)) => return Ok(last.clone()),
-            Ok(Err(_)) => return Err("nobody watches its pod any more".into()),
+            Ok(Err(_)) => return Err("the watch of its pod ended".into()),
             Err(_) if !is_elsewhere => continue,
             Err(_) => {}
         }
         let name = seen.borrow().pod.as_ref().and_then(pod_state::pod_node).map(str::to_string);
         let Some(name) = name else { continue };
-        // An API server that does not answer says nothing about the node.
+        // A failed request gives no information about the node.
         let Ok(found) = cluster.find_node(&name).await else { continue };
         match found.as_ref().map(node_choice::not_ready_reason) {
             None => return Err(format!("its node {name} is gone from the cluster")),
@@ -276,7 +276,7 @@ async fn wait_until_over(
     }
 }
 
-/// Looks for the run's container in the group of its pod.
+/// Searches the pod's cgroup for the run's container.
 struct PodGroupSearch {
     folder: PathBuf,
     group: RunCgroup,
@@ -286,7 +286,7 @@ struct PodGroupSearch {
 }
 
 impl PodGroupSearch {
-    /// Finds the group of a pod.
+    /// Finds the cgroup of a pod.
     fn find_group(roots: &KernelRoots, uid: &str) -> Option<Self> {
         let mounts = fs::read_to_string(roots.proc.join("self/mountinfo")).ok()?;
         let other = uid.replace('-', "_");
@@ -313,7 +313,7 @@ impl PodGroupSearch {
         })
     }
 
-    /// Looks once more; true when the command's own program runs.
+    /// Checks again; true when the command's own program runs.
     fn is_started(&mut self) -> bool {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries
@@ -331,7 +331,7 @@ impl PodGroupSearch {
         let Some(pid) = text.lines().next().and_then(|line| line.parse::<u32>().ok()) else { return false };
         let program =
             fs::read_to_string(self.roots.proc.join(pid.to_string()).join("comm")).unwrap_or_default();
-        // runc, crun, youki and conmon call themselves so until they become the command.
+        // runc, crun, youki and conmon have these process names until they exec the command.
         let is_runtime =
             ["runc", "crun", "youki", "conmon", "exe"].iter().any(|name| program.starts_with(name));
         if is_runtime || program.is_empty() {

@@ -1,7 +1,7 @@
-//! The repetitions of a checked run, and the exit code that they stand for.
+//! The repetitions of a checked run and their exit code.
 //!
-//! A batch ends early when a stop was asked for, when a run could not start or be kept, or at the
-//! first failure where the run file says so. What was measured until then is kept.
+//! A batch ends early on a stop request, when a run cannot be started or stored, or at the first
+//! failure if the run file sets `stop_on_failure`. Runs measured until then stay recorded.
 
 use std::time::{Duration, Instant};
 
@@ -18,21 +18,21 @@ const EXIT_OWN_FAILURE: i32 = 125;
 /// Exit code of a batch that a signal stopped.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// What is known of a batch before it begins.
+/// Identifiers that are fixed before a batch begins.
 #[derive(Debug, Default)]
 pub struct BatchIdentity {
     pub id: Option<BatchId>,
-    /// The identity of its first counted run.
+    /// Id of the first run that is not a warm-up.
     pub run: Option<RunId>,
 }
 
-/// What happens in a batch.
+/// Event in a batch.
 pub enum BatchEvent<'a> {
-    /// Dataset and co-runners are there, or cannot be had.
+    /// The preparation of dataset and co-runners is over, with or without success.
     Prepared,
     /// A run is over.
     Finished(&'a Run, Duration),
-    /// It ran, but its record could not be kept.
+    /// A run finished, but its record could not be stored.
     Unkept(Error),
     /// A repetition could not be measured.
     Failed { repetition: u32, repetitions: u32, error: Error },
@@ -57,8 +57,8 @@ impl BatchResult {
     }
 }
 
-/// Prepares what is around the runs and measures them. What cannot be prepared is why the batch has
-/// one run that never started. An error before any run is given back.
+/// Prepares dataset and co-runners, then measures the runs. If the preparation fails, the batch has
+/// one run that never started, with the reason. An error before the first run is returned.
 pub fn measure_batch(
     checked: &CheckedRun,
     options: SetupOptions<'_>,
@@ -89,7 +89,7 @@ pub fn measure_batch(
     let plan = (1..=checked.warmup).map(|n| (true, n)).chain((1..=checked.repeats).map(|n| (false, n)));
     for (warmup, repetition) in plan {
         let repetitions = match part {
-            // It goes on for as long as the main run does: their number is not known.
+            // A neighbour repeats until the main run ends, so the number of repetitions is unknown.
             Some(RunGroupRole::Neighbour) => repetition,
             _ if warmup => checked.warmup,
             _ => checked.repeats,
@@ -99,7 +99,7 @@ pub fn measure_batch(
         let started = Instant::now();
         let finished = match setup.run(session, &spec, recorder) {
             Ok(finished) => finished,
-            // What was measured so far is not lost to a later failure.
+            // A later failure does not discard the runs measured so far.
             Err(error) if !batch.runs.is_empty() => {
                 on_event(BatchEvent::Failed { repetition, repetitions, error });
                 batch.failure = Some(EXIT_OWN_FAILURE);
@@ -115,7 +115,7 @@ pub fn measure_batch(
             batch.failure = Some(EXIT_OWN_FAILURE);
         }
         batch.fail(code);
-        // What could not start once cannot the next time either.
+        // A run that could not start will not start at the next repetition either.
         let exit = finished.run.exit.as_ref().filter(|exit| exit.cause == ExitCause::Unstarted);
         let is_unstarted = exit.is_some();
         if let Some(exit) = exit {
@@ -134,7 +134,7 @@ pub fn measure_batch(
     Ok(batch)
 }
 
-/// The exit code that a run stands for.
+/// The exit code that represents a run.
 pub fn run_exit_code(run: &Run) -> i32 {
     let Some(exit) = &run.exit else { return EXIT_OWN_FAILURE };
     let own = exit.code.or(exit.signal.map(|signal| 128 + signal));

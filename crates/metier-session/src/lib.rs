@@ -1,9 +1,9 @@
 //! Everything around a run: its run file, its dataset, its co-runners, its repetitions, and the queue
 //! of sessions.
 //!
-//! A run file says what is to run and how. The command line, the API and Jenkins each produce one,
+//! A run file describes one run completely. The command line, the API and Jenkins each produce one,
 //! so there is one check and one way to run: [`runfile::RunFile`] → [`runfile::CheckedRun`] →
-//! [`measure_batch`], which prepares a [`RunSetup`] and measures each repetition with it.
+//! [`measure_batch`]. It prepares a [`RunSetup`] and measures each repetition with it.
 
 mod batch;
 pub mod corunner;

@@ -1,5 +1,5 @@
-//! What is around a run: its dataset, its co-runners, the probe of its readiness. Prepared before
-//! the clock starts, the same for all repetitions, and taken away afterwards.
+//! The setup of a run: its dataset, its co-runners and its readiness probe. The setup is prepared
+//! before the measured time starts, shared by all repetitions, and removed afterwards.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -15,37 +15,37 @@ use crate::corunner::{
 use crate::dataset::{self, DatasetCacheFolder, DatasetProgress, FetchWatch, ObtainedDataset};
 use crate::runfile::{CheckedDataset, CheckedRun, DATASET_TARGET, ReadinessSign};
 
-/// The variable that tells where the dataset is.
+/// Environment variable with the path of the dataset.
 pub const DATASET_VARIABLE: &str = "METIER_DATASET";
-/// The word that stands for it in arguments.
+/// Placeholder of the path in arguments.
 pub const DATASET_WORD: &str = "{dataset}";
 
-/// How a setup is made.
+/// Options of a setup.
 pub struct SetupOptions<'a> {
-    /// Where fetched datasets are kept; `None` where there is no such place.
+    /// Folder of the dataset cache; `None` if there is none.
     pub cache: Option<PathBuf>,
-    /// Files that belong to the dataset, and are as cold or warm as it: weights beside a graph.
+    /// Files with the same page-cache state as the dataset: external weights of a graph.
     pub weights: Vec<PathBuf>,
-    /// Most that fetched datasets may take; those that were not used for longest go.
+    /// Size limit of the dataset cache; least recently used datasets are removed first.
     pub cache_limit: Option<Bytes>,
-    /// Shows how far fetching has come.
+    /// Display of the fetch progress.
     pub progress: &'a dyn DatasetProgress,
-    /// How co-runners are started.
+    /// Options to start co-runners with.
     pub launcher: CompanionLauncher<'a>,
-    /// What the run is told, where it is a co-runner itself.
+    /// Group membership, if the run is a co-runner itself.
     pub membership: Option<CoRunMembership>,
 }
 
 /// Why a run cannot start.
 #[derive(Debug)]
 pub struct SetupFailure {
-    /// In words for people and for the record.
+    /// The reason, for the user and the record.
     pub detail: String,
-    /// Whether a stop was asked for meanwhile.
+    /// Whether a stop was requested during the preparation.
     pub is_stop: bool,
 }
 
-/// What is around the runs of a batch.
+/// Dataset and co-runners of the runs of a batch.
 pub struct RunSetup<'a> {
     checked: &'a CheckedRun,
     dataset: Option<(&'a CheckedDataset, ObtainedDataset)>,
@@ -74,7 +74,7 @@ impl<'a> RunSetup<'a> {
         Ok(Self { checked, dataset, weights, corunners, membership, is_stopped, runs: 0 })
     }
 
-    /// Runs and measures once, with all of it.
+    /// Runs and measures once with this setup.
     pub fn run(
         &mut self,
         session: &mut MeasureSession,
@@ -101,14 +101,14 @@ impl<'a> RunSetup<'a> {
             }
         }
         let name = run_name(self.checked);
-        // It may have co-runners, and be one.
+        // A run may have co-runners and be a co-runner itself.
         let memberships =
             self.corunners.as_ref().map(CoRunnerGroup::membership).into_iter().chain(&self.membership);
         let mut members: Vec<CoRunObserver<'_>> =
             memberships.map(|membership| CoRunObserver::new(membership, name.clone())).collect();
         let ready = self.checked.ready.as_ref();
         let awaited = ready.and_then(|ready| await_output(&mut spec, &ready.sign));
-        // A co-runner tells when it is ready; the run itself only notes it.
+        // Only a co-runner logs its readiness for the group; a main run just records it.
         let mut probe =
             ready.map(|ready| ReadinessObserver::new(ready, awaited, self.membership.as_ref(), name.clone()));
         let mut observers: Vec<&mut dyn RunObserver> = vec![&mut notes];
@@ -122,14 +122,14 @@ impl<'a> RunSetup<'a> {
                 .or_else(|error| match error {
                     metier_cluster::Error::Measure(error) => Err(error),
                     metier_cluster::Error::Spec { field, got, want } => Err(Error::Spec { field, got, want }),
-                    // A cluster that cannot be asked is why the run never started.
+                    // An unreachable cluster is recorded as the reason why the run never started.
                     other => record_unstarted(session, &spec, &other.to_string(), recorder),
                 }),
         }
     }
 }
 
-/// Fetches the dataset, and keeps the cache below its limit.
+/// Obtains the dataset and trims the cache to its limit.
 fn obtain(
     dataset: &CheckedDataset,
     options: &SetupOptions<'_>,
@@ -153,7 +153,7 @@ fn obtain(
     Ok(obtained)
 }
 
-/// Has a container's output, which goes through us, looked through for the sign.
+/// Registers the readiness text with the reader of a container's output.
 fn await_output(spec: &mut RunSpec, sign: &ReadinessSign) -> Option<AwaitedOutput> {
     match (&mut spec.target, sign) {
         (RunTarget::Container(container), ReadinessSign::Output(text)) => {
@@ -163,7 +163,7 @@ fn await_output(spec: &mut RunSpec, sign: &ReadinessSign) -> Option<AwaitedOutpu
     }
 }
 
-/// Keeps the record of a run that cannot start.
+/// Stores the record of a run that cannot start.
 pub(crate) fn record_unstarted(
     session: &mut MeasureSession,
     spec: &RunSpec,
@@ -179,7 +179,7 @@ fn failure(error: dataset::DatasetError) -> SetupFailure {
     SetupFailure { detail: error.to_string(), is_stop }
 }
 
-/// Tells the run where its dataset is, and the record what it is.
+/// Passes the dataset's path to the run and its identity to the record.
 fn set_dataset(spec: &mut RunSpec, dataset: &CheckedDataset, obtained: &ObtainedDataset, is_first: bool) {
     spec.dataset = Some(DatasetUse {
         source: obtained.source.clone(),
@@ -220,27 +220,28 @@ fn set_dataset(spec: &mut RunSpec, dataset: &CheckedDataset, obtained: &Obtained
     }
 }
 
-/// Warnings that were known before the run began, and co-runners that ended while it ran.
+/// Warnings from before the run, and co-runners that ended during it.
 #[derive(Default)]
 struct SetupNotes<'a> {
     warnings: Vec<RunWarning>,
     corunners: Option<&'a CoRunnerGroup>,
-    /// Those that had ended before.
+    /// Co-runners that had ended before the run.
     gone: Vec<(String, ExitStatus)>,
 }
 
 impl RunObserver for SetupNotes<'_> {
     fn on_finish(&mut self, run: &mut Run, _: &mut ArtefactKeeper<'_>) {
         let gone = self.corunners.map(CoRunnerGroup::ended_early).unwrap_or_default();
-        for (name, status) in gone.into_iter().filter(|one| !self.gone.contains(one)) {
-            let text =
-                format!("{name:?} ended while the run went on ({status}): not all of it had this company");
+        for (name, status) in gone.into_iter().filter(|ended| !self.gone.contains(ended)) {
+            let text = format!(
+                "{name:?} ended while the run went on ({status}): only a part of the run had this co-runner"
+            );
             self.warnings.push(RunWarning::new("company", text));
         }
         if let Some(dataset) =
             run.context.dataset.as_mut().filter(|_| self.warnings.iter().any(|w| w.code == "page-cache"))
         {
-            // What was asked for is in the warning; what really was is not known as one of the two.
+            // The warning names the requested state. The real one was neither cold nor warm.
             dataset.page_cache = PageCacheState::Untouched;
         }
         run.warnings.append(&mut self.warnings);

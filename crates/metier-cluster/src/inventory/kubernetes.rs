@@ -1,8 +1,8 @@
-//! What the nodes of a cluster are, and how much of each is still free: allocatable, less what pods
-//! that are there have asked for.
+//! The nodes of a cluster and their free capacity: allocatable resources minus the requests of their
+//! pods.
 //!
-//! A node on which nothing may be put now says why: it is not ready, cordoned, or has a taint that
-//! no plain workload tolerates.
+//! A node that accepts no pods has a reason: it is not ready, cordoned, or has a taint that ordinary
+//! workloads do not tolerate.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::quantity;
 use crate::cluster_client::ClusterClient;
 use crate::{Error, node_choice, pod_state};
 
-/// Pods of one answer, and answers that are asked for.
+/// Pods per page, and most pages.
 const PAGE_SIZE: u32 = 500;
 const MAX_PAGES: usize = 200;
 
@@ -23,12 +23,11 @@ const MAX_PAGES: usize = 200;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct KubernetesSurvey {
     pub nodes: Vec<KubernetesNode>,
-    /// What could not be looked at, and so is not in the figures.
+    /// Resources that could not be read and are not in the values.
     pub notes: Vec<String>,
 }
 
-/// Looks at all nodes. What the pods of a Deployment that is to be replaced have asked for counts
-/// as free.
+/// Reads all nodes. The requests of pods of a Deployment to be replaced count as free.
 pub async fn survey_nodes(
     cluster: &ClusterClient,
     replaced: Option<&BTreeMap<String, String>>,
@@ -95,7 +94,7 @@ fn node_facts(node: &Node, name: String, asked_cores: f64, asked_memory: f64) ->
     }
 }
 
-/// A taint that keeps out whoever does not tolerate it.
+/// A taint that rejects pods without a toleration.
 fn taint_obstacle(node: &Node) -> Option<String> {
     let taints = node.spec.as_ref()?.taints.as_ref()?;
     let taint = taints.iter().find(|taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute"))?;
@@ -103,15 +102,15 @@ fn taint_obstacle(node: &Node) -> Option<String> {
     Some(format!("it has the taint {}{value}:{}", taint.key, taint.effect))
 }
 
-/// As the scheduler counts: the larger of what all containers ask for together and what one of
-/// those before them does.
+/// The requests of a pod as the scheduler counts them: the larger of the sum of all containers and the
+/// largest init container, plus the overhead.
 fn requested_quantity(spec: &Spec, what: &str) -> f64 {
-    let one = |container: &Container| {
+    let request = |container: &Container| {
         let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
         requests.and_then(|requests| quantity::parse_quantity(&requests.get(what)?.0)).unwrap_or(0.0)
     };
-    let together: f64 = spec.containers.iter().map(one).sum();
-    let before = spec.init_containers.iter().flatten().map(one).fold(0.0, f64::max);
+    let together: f64 = spec.containers.iter().map(request).sum();
+    let before = spec.init_containers.iter().flatten().map(request).fold(0.0, f64::max);
     let overhead =
         spec.overhead.as_ref().and_then(|all| quantity::parse_quantity(&all.get(what)?.0)).unwrap_or(0.0);
     together.max(before) + overhead

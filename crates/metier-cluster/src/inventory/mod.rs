@@ -1,8 +1,8 @@
-//! One inventory of a cluster's nodes: what Kubernetes and Prometheus say of each, joined once.
+//! The inventory of a cluster's nodes, joined from Kubernetes and Prometheus.
 //!
-//! [`kubernetes`] lists nodes and what pods have requested of them, [`prometheus`] says what each
-//! is made of and how busy it is. [`join`] puts both together by name, then by host name. Losing
-//! one side leaves the other, with a note.
+//! [`kubernetes`] lists nodes and the requests of their pods; [`prometheus`] gives hardware and load.
+//! [`join`] combines both by node name, then by host name. If one source fails, the inventory has only
+//! the other, with a note.
 
 pub mod kubernetes;
 pub mod prometheus;
@@ -15,7 +15,7 @@ use metier_place::{NodeFacts, NodeInventory, PrometheusNode};
 use kubernetes::KubernetesSurvey;
 use prometheus::PrometheusSnapshot;
 
-/// Joins the sources that were asked; the error of one says why it did not answer.
+/// Joins the queried sources. The error of a source is the reason why it did not answer.
 pub fn join_sources(
     kubernetes: Option<Result<&KubernetesSurvey, String>>,
     prometheus: Option<Result<&PrometheusSnapshot, String>>,

@@ -1,6 +1,6 @@
-//! Quantities as Kubernetes writes them: `100m`, `2`, `1.5`, `8Gi`, `129e6`, `512M`.
+//! Parses Kubernetes quantities: `100m`, `2`, `1.5`, `8Gi`, `129e6`, `512M`.
 
-/// Its value; `None` where it is none.
+/// The value of a quantity; `None` if invalid.
 pub fn parse_quantity(text: &str) -> Option<f64> {
     let text = text.trim();
     let at = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! Both sides joined, and one side lost.
+//! Joins of both sources, and of one source alone.
 
 use metier_place::{KubernetesNode, PrometheusNode};
 use metier_types::UtcTimestamp;
@@ -49,6 +49,6 @@ fn without_one_side_the_other_is_there_and_what_is_missing_is_said() {
     let joined = join_sources(Some(Ok(&survey)), Some(Err("no route".into())));
     assert_eq!(sides(&joined), [("a", true, false)]);
     assert!(joined.notes[0].contains("loads") && joined.notes[0].contains("no route"), "{:?}", joined.notes);
-    // A source that was not asked is not missing.
+    // A source that was not queried is not missing.
     assert_eq!(join_sources(Some(Ok(&survey)), None).notes, ["of Kubernetes"]);
 }

@@ -2,7 +2,7 @@
 //! there is not room for two.
 //!
 //! Tests of other crates take this file in by its path. The lock of a file says whose turn it is;
-//! it holds between threads of a test program and between programs, and ends with whoever has it.
+//! it holds between threads of a test program and between programs, and ends with its holder.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fs::File;

@@ -256,7 +256,7 @@ fn what_a_killed_measuring_program_left_ends_by_itself_and_is_swept_by_the_next(
     until("the pod", || (pods() == "Running").then_some(()));
     child.kill().unwrap();
     child.wait().unwrap();
-    // Nobody is left to end the command but the launcher in the pod.
+    // Only the launcher in the pod is left to end the command.
     until("the end of the command", || (pods() != "Running").then_some(()));
     let jobs = || kubectl(&killed, &["get", "jobs", "-l", &label, "-o", "name"]);
     assert_ne!(jobs().trim(), "", "the Job is still there for the next to sweep");

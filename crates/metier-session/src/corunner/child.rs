@@ -1,7 +1,8 @@
-//! A run that keeps another one company: a measuring process of its own, with a record of its own.
+//! The process of a co-runner: its own measuring process with its own record.
 //!
-//! It dies with us: the kernel sends it TERM when we are gone, and it walks the ladder for what it measures. It has a process
-//! group of its own, so that the terminal's Ctrl-C reaches it only by way of us, after the main run.
+//! It ends with its parent: the kernel sends it TERM, and it escalates (INT, TERM, KILL) for its own
+//! workload. It has its own process group, so that the terminal's Ctrl-C reaches it only through the
+//! parent, after the main run.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -19,20 +20,20 @@ use super::CompanionLauncher;
 use super::log::{CoRunEvent, CoRunLog, CoRunLogLine, RunGroupRole};
 use crate::runfile::{CheckedRun, ReadinessSign};
 
-/// What is shown of one's output.
+/// Bytes of a co-runner's output that are shown.
 const MAX_SHOWN_BYTES: usize = 1 << 20;
-/// Times that a neighbour is started again.
+/// Most restarts of a neighbour.
 const MAX_RESTARTS: u32 = 100_000;
-/// Between the steps of our own ladder, beyond what the run's own takes.
+/// Time between TERM and KILL, added to the escalation time of the run itself.
 const LADDER_STEP: Duration = Duration::from_secs(10);
 
 pub struct CoRunnerProcess {
     process: std::process::Child,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Its (first) run.
+    /// Id of its (first) run.
     pub run: RunId,
-    /// What it is there for.
+    /// Role of the run in the group.
     pub part: RunGroupRole,
     grace: Duration,
     pumps: Vec<JoinHandle<()>>,
@@ -41,7 +42,7 @@ pub struct CoRunnerProcess {
 }
 
 impl CoRunnerProcess {
-    /// Starts it. The thread that calls must live as long as it should.
+    /// Starts the process. It ends when the calling thread ends.
     pub fn start(
         launcher: &CompanionLauncher<'_>,
         checked: &CheckedRun,
@@ -52,7 +53,7 @@ impl CoRunnerProcess {
         let name = run_name(checked);
         let file = launcher.folder.join(format!("company-{run}.json"));
         let mut own = checked.file.clone();
-        // Its output comes to us: we look at it.
+        // This process reads the co-runner's output, so it detects an output sign here.
         own.ready = own.ready.filter(|ready| ready.output.is_none());
         let text = serde_json::to_vec_pretty(&own)?;
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?.write_all(&text)?;
@@ -74,7 +75,7 @@ impl CoRunnerProcess {
         let process = command.spawn().inspect_err(|_| {
             let _ = std::fs::remove_file(&file);
         })?;
-        // The pipes end when the others have closed their ends.
+        // Closes the parent's write ends, so that the readers see EOF when the child's are closed.
         drop(command);
         let last_words = Arc::new(Mutex::new(String::new()));
         let sign = checked.ready.as_ref().and_then(|ready| match &ready.sign {
@@ -92,29 +93,29 @@ impl CoRunnerProcess {
         Ok(Self { process, name, run, part, grace: checked.spec.grace, pumps, last_words, file })
     }
 
-    /// How it ended, if it has.
+    /// The exit status, once the process has ended.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
     }
 
-    /// The last that its measuring process said, for why it did not come up.
+    /// The last message of its measuring process, to explain a failed start.
     pub fn last_message(&self) -> String {
         self.last_words.lock_unpoisoned().clone()
     }
 
-    /// Asks it to end.
+    /// Sends INT.
     pub fn interrupt(&self) {
         self.signal(libc::SIGINT);
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: a signal to a child that has not been waited for, so that its number is its own.
+        // SAFETY: the child has not been reaped, so its process id is still its own.
         unsafe { libc::kill(self.process.id() as libc::pid_t, signal) };
     }
 
-    /// Waits for its end; goes up the ladder where it does not come.
+    /// Waits for the end of the process, with TERM and then KILL if it does not end.
     pub fn wait(&mut self) {
-        // Its own ladder has three rungs.
+        // The process itself escalates in three steps: INT, TERM, KILL.
         let patience = self.grace * 3 + LADDER_STEP;
         for signal in [libc::SIGTERM, libc::SIGKILL] {
             let until = Instant::now() + patience;
@@ -136,7 +137,7 @@ impl Drop for CoRunnerProcess {
             self.interrupt();
             self.wait();
         }
-        // What it left behind may still hold the pipes; its output is of no interest any more.
+        // Leftover processes may still hold the pipes; their output is not needed.
         let until = Instant::now() + Duration::from_secs(1);
         while self.pumps.iter().any(|pump| !pump.is_finished()) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
@@ -145,7 +146,7 @@ impl Drop for CoRunnerProcess {
     }
 }
 
-/// What shows in the output that it is ready, and whom to tell.
+/// The text in the output that marks readiness, and the log line to write for it.
 struct OutputReadiness {
     text: String,
     log: CoRunLog,
@@ -154,7 +155,7 @@ struct OutputReadiness {
     part: RunGroupRole,
 }
 
-/// Shows its output on our stderr, each line with its name; looks for the line that shows that it is ready.
+/// Copies the output to stderr, each line prefixed with the name, and looks for the readiness text.
 fn forward_output(
     source: std::io::PipeReader,
     name: &str,
@@ -167,7 +168,7 @@ fn forward_output(
     let mut line = Vec::new();
     loop {
         line.clear();
-        // A line without an end is taken in pieces.
+        // Long lines are processed in pieces of at most 64 KiB.
         match std::io::Read::take(&mut reader, 64 << 10).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
@@ -202,7 +203,7 @@ fn forward_output(
     }
 }
 
-/// What people call a run.
+/// Display name of a run.
 pub fn run_name(checked: &CheckedRun) -> String {
     if let Some(name) = &checked.spec.name {
         return name.to_string();

@@ -1,4 +1,5 @@
-//! One of the runs that keep each other company: says when it starts and ends, and finds out whom it met.
+//! Observer of one run in a group of co-runners: logs its start and end, and finds the runs that
+//! overlapped with it.
 
 use metier_linux::wakeup::monotonic_ns;
 use metier_measure::observer::StartedRun;
@@ -7,15 +8,15 @@ use metier_types::{CoRunnerKind, ExtraFields, Run, RunId, RunPhase, RunWarning, 
 
 use super::log::{CoRunEvent, CoRunLog, CoRunLogLine, RunGroupRole, overlapping_runs};
 
-/// What a run is told when it is started as somebody's company: what it is there for, and where they talk.
+/// Membership of a run in a group of co-runners: its role and the group's log.
 #[derive(Debug, Clone)]
 pub struct CoRunMembership {
-    /// What it is there for.
+    /// Role of the run in the group.
     pub part: RunGroupRole,
     pub log: CoRunLog,
 }
 
-/// Looks on at one of the runs.
+/// Observes one run of the group.
 pub struct CoRunObserver<'a> {
     membership: &'a CoRunMembership,
     name: String,
@@ -26,12 +27,12 @@ pub struct CoRunObserver<'a> {
 }
 
 impl<'a> CoRunObserver<'a> {
-    /// For a run that people call so.
+    /// `name` is the display name of the run.
     pub fn new(membership: &'a CoRunMembership, name: String) -> Self {
         Self { membership, name, run: None, from_ns: 0, to_ns: 0, trouble: None }
     }
 
-    /// Says that something happened.
+    /// Appends an event to the group's log.
     pub fn log_event(&mut self, event: CoRunEvent, at_ns: u64) {
         let Some(run) = self.run else { return };
         let line = CoRunLogLine { run, name: self.name.clone(), part: self.membership.part, event, at_ns };
@@ -49,7 +50,7 @@ impl RunObserver for CoRunObserver<'_> {
     }
 
     fn on_finish(&mut self, run: &mut Run, _: &mut ArtefactKeeper<'_>) {
-        // The end that the record knows, which is earlier than the moment at which an engine tells it.
+        // The recorded end: a container engine reports the end later.
         let took = run.ended.map(|ended| ended.duration_since(run.started).unsigned_abs());
         self.to_ns = took.map_or_else(monotonic_ns, |took| self.from_ns + took.as_nanos() as u64);
         self.log_event(CoRunEvent::End, self.to_ns);
@@ -58,19 +59,19 @@ impl RunObserver for CoRunObserver<'_> {
         run.context.neighbours =
             company.iter().filter(|c| c.role == CoRunnerKind::Neighbour).map(|c| c.run).collect();
         run.context.company = company;
-        // Whoever reads its output may have seen that it was ready.
+        // The parent reads the output and may have logged the readiness.
         let ready = lines.iter().find(|line| line.run == run.id && line.event == CoRunEvent::Ready);
         if let Some(ready) = ready.filter(|_| run.context.phases.is_empty()) {
             run.context.phases.push(start_up_phase(ready.at_ns.saturating_sub(self.from_ns)));
         }
         if let Some(trouble) = self.trouble.take() {
-            let text = format!("its company may be incomplete: {trouble}");
+            let text = format!("its list of co-runners may be incomplete: {trouble}");
             run.warnings.push(RunWarning::new("company", text));
         }
     }
 }
 
-/// The time until a run was ready.
+/// The phase from the start of a run to its readiness.
 pub fn start_up_phase(nanos: u64) -> RunPhase {
     RunPhase {
         name: "start-up".into(),

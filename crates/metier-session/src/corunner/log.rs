@@ -1,7 +1,7 @@
-//! What runs that keep each other company tell each other: a file of lines, one per event, that each of them adds to.
+//! The event log of a group of co-runners: a file with one line per event, appended by each run.
 //!
-//! A line is one short write at the end of the file, so lines of different processes never mix. Times are those of the monotonic
-//! clock, which all processes of a machine share. A line that cannot be read is passed over.
+//! Each line is one short append, so lines of different processes never interleave. Times are from
+//! the monotonic clock, which all processes of a machine share. Unreadable lines are skipped.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 use metier_types::{CoRunner, CoRunnerKind, ExtraFields, RunId, Seconds};
 use serde::{Deserialize, Serialize};
 
-/// Lines that are looked at; a neighbour of a few milliseconds beside a run of hours makes many.
+/// Bytes of the log that are read. A neighbour of a few milliseconds writes many lines during a run of hours.
 const MAX_LOG_BYTES: u64 = 64 << 20;
-/// Entries in one record.
+/// Most co-runners in one record.
 const MAX_OVERLAPS: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunGroupRole {
-    /// The run that the others are there for.
+    /// The main run of the group.
     Main,
-    /// A run that it needs.
+    /// A run that the main run needs.
     Companion,
-    /// A run that is put beside it.
+    /// A run that loads the device during the main run.
     Neighbour,
 }
 
@@ -32,16 +32,16 @@ pub enum RunGroupRole {
 pub enum CoRunEvent {
     Start,
     Ready,
-    /// Its last process was gone.
+    /// The last process of the run has ended.
     End,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoRunLogLine {
     pub run: RunId,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// What it is there for.
+    /// Role of the run in the group.
     pub part: RunGroupRole,
     pub event: CoRunEvent,
     pub at_ns: u64,
@@ -58,7 +58,7 @@ impl CoRunLog {
         Ok(Self { path })
     }
 
-    /// One that is there.
+    /// An existing log.
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_path_buf() }
     }
@@ -81,7 +81,7 @@ impl CoRunLog {
     }
 }
 
-/// Whom a run met, and for how long: the main run meets all others, and they meet it.
+/// The runs that overlapped with a run, and for how long. The main run overlaps with all co-runners; a co-runner only with the main run.
 pub fn overlapping_runs(
     lines: &[CoRunLogLine],
     run: RunId,
@@ -137,8 +137,12 @@ mod tests {
             line(later, RunGroupRole::Neighbour, CoRunEvent::Start, 3_000_000_200),
         ];
         let company = overlapping_runs(&lines, main, RunGroupRole::Main, 200, 2_000_000_200);
-        let told: Vec<_> = company.iter().map(|c| (c.run, c.role, c.overlap_seconds.unwrap().0)).collect();
-        assert_eq!(told, [(needed, CoRunnerKind::Companion, 2.0), (beside, CoRunnerKind::Neighbour, 1.0)]);
+        let overlaps: Vec<_> =
+            company.iter().map(|c| (c.run, c.role, c.overlap_seconds.unwrap().0)).collect();
+        assert_eq!(
+            overlaps,
+            [(needed, CoRunnerKind::Companion, 2.0), (beside, CoRunnerKind::Neighbour, 1.0)]
+        );
         let back = overlapping_runs(&lines, beside, RunGroupRole::Neighbour, 150, 1_000_000_200);
         assert_eq!(
             back.iter().map(|c| (c.run, c.role)).collect::<Vec<_>>(),
@@ -163,6 +167,6 @@ mod tests {
         });
         OpenOptions::new().append(true).open(log.path()).unwrap().write_all(b"{\"run\": torn\n").unwrap();
         assert_eq!(CoRunLog::at(log.path()).lines().len(), 400);
-        assert!(CoRunLog::create(log.path().to_path_buf()).is_err(), "never somebody else's");
+        assert!(CoRunLog::create(log.path().to_path_buf()).is_err(), "an existing log is never reused");
     }
 }

@@ -1,13 +1,16 @@
-//! Co-runners: runs that another run needs (`needs:`), and runs that are put beside it (`with:`).
+//! Co-runners: companions, which another run needs (`needs:`), and neighbours, which load the device
+//! during it (`with:`).
 //!
-//! Each is a run too, measured by a process of its own with a record of its own in the same store; a session stays one run. They
-//! talk through a file of lines ([`log`]), so that each record tells whom the run met and for how long.
+//! Each is a run with its own measuring process and its own record in the same store; a session
+//! stays one run. They share an event log ([`log`]), so that each record lists the overlapping runs
+//! and the length of each overlap.
 //!
-//! - Companions are started one after the other, before everything else, and each has to be ready before the next. A
-//!   companion that does not come up, or not in time, is the reason why the run never started.
-//! - Neighbours are started next, and again each time they end, until the main run ends; one that fails is not started again.
-//! - Co-runners stay for the whole batch: warm-up and all repetitions meet the same companions.
-//! - Afterwards all are asked to end (INT, then the ladder), neighbours first. None outlives us.
+//! - Companions start first, one after the other, each after the previous one is ready. If a
+//!   companion is not ready in time, the main run does not start, for that reason.
+//! - Neighbours start next, and again each time they end, until the main run ends. A failed
+//!   neighbour is not restarted.
+//! - Co-runners stay for the whole batch: warm-up and all repetitions have the same companions.
+//! - Afterwards all get INT, then TERM and KILL, neighbours first. No co-runner outlives metier.
 
 mod child;
 mod corun_observer;
@@ -31,41 +34,44 @@ pub use readiness_probe::{ReadinessObserver, describe_sign};
 use crate::queue::MeasuringProgram;
 use crate::runfile::{CheckedRun, quantity};
 
-/// How long a run may take to start at all.
+/// How long a co-runner without a readiness rule may take to start.
 const MAX_START_TIME: Duration = Duration::from_secs(60);
-/// How long one that is needed, and says nothing of when it is ready, must have lived.
+/// How long a companion without a readiness rule must run before it counts as ready.
 const MIN_LIFETIME: Duration = Duration::from_millis(100);
-/// How often it is looked for.
+/// Interval between checks of the log.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How co-runners are started.
+/// Options to start co-runners with.
 pub struct CompanionLauncher<'a> {
-    /// How the measuring program is started.
+    /// The measuring program.
     pub launch: &'a MeasuringProgram,
     /// A private folder for files that live as long as the co-runners.
     pub folder: &'a Path,
-    /// Whether its output is not shown.
+    /// Whether the output of co-runners is hidden.
     pub is_quiet: bool,
-    /// Whether runs are kept.
+    /// Whether runs are stored.
     pub has_store: bool,
-    /// Whether somebody wants us to stop.
+    /// Whether a stop was requested.
     pub is_stopped: &'a dyn Fn() -> bool,
 }
 
-/// Runs that keep another one company.
+/// The co-runners of a run.
 pub struct CoRunnerGroup {
     children: RefCell<Vec<CoRunnerProcess>>,
     membership: CoRunMembership,
 }
 
 impl CoRunnerGroup {
-    /// Starts all, and waits until those that are needed are ready. An error is why the run cannot start.
+    /// Starts all co-runners and waits until the companions are ready. The error is the reason why the run cannot start.
     pub fn start(checked: &CheckedRun, launcher: &CompanionLauncher<'_>) -> Result<Self, String> {
         let mut folders = std::fs::DirBuilder::new();
         let made = folders.recursive(true).mode(0o700).create(launcher.folder);
-        made.map_err(|error| format!("its company has no folder {}: {error}", launcher.folder.display()))?;
+        made.map_err(|error| {
+            format!("cannot create the folder {} for its co-runners: {error}", launcher.folder.display())
+        })?;
         let path = launcher.folder.join(format!("company-{}.log", metier_types::RunId::new()));
-        let log = CoRunLog::create(path).map_err(|error| format!("its company cannot talk: {error}"))?;
+        let log = CoRunLog::create(path)
+            .map_err(|error| format!("cannot create the log of its co-runners: {error}"))?;
         let mut company = Self {
             children: RefCell::default(),
             membership: CoRunMembership { part: RunGroupRole::Main, log },
@@ -112,7 +118,7 @@ impl CoRunnerGroup {
                 return Err(format!("asked to stop while {name:?} was getting ready"));
             }
             if let Some(status) = child.exit_status() {
-                // What it said last may still be on its way.
+                // The last line of its output may still be in the pipe.
                 std::thread::sleep(Duration::from_millis(50));
                 let text = child.last_message();
                 let name_text = if text.is_empty() { status.to_string() } else { text };
@@ -137,12 +143,12 @@ impl CoRunnerGroup {
         Ok(())
     }
 
-    /// What the main run needs to be one of them.
+    /// The membership of the main run.
     pub fn membership(&self) -> &CoRunMembership {
         &self.membership
     }
 
-    /// Who is there now, for a record that begins.
+    /// The co-runners that run now, for the record of a run that begins.
     pub fn present(&self) -> Vec<Entry> {
         let entry = |child: &CoRunnerProcess| Entry {
             run: child.run,
@@ -158,7 +164,7 @@ impl CoRunnerGroup {
         self.children.borrow().iter().map(entry).collect()
     }
 
-    /// Those who are gone although they are still wanted: their names, and how they ended.
+    /// Names and exit statuses of the co-runners that ended before the main run.
     pub fn ended_early(&self) -> Vec<(String, ExitStatus)> {
         let mut children = self.children.borrow_mut();
         children
@@ -169,7 +175,7 @@ impl CoRunnerGroup {
 }
 
 impl Drop for CoRunnerGroup {
-    /// Asks all to end at once, neighbours first, and waits for each.
+    /// Ends the co-runners one after the other, neighbours first.
     fn drop(&mut self) {
         let mut children = self.children.take();
         while let Some(at) = children.iter().rposition(|child| child.part == RunGroupRole::Neighbour) {

@@ -1,8 +1,8 @@
-//! Looks whether a run is ready, from a thread of its own: something listens, something answers, a file is there, or a
-//! container has printed a text.
+//! Probes from a thread whether a run is ready: a port listens, an address answers, a file exists, or
+//! a container has printed a text.
 //!
-//! All of it as this machine sees it. The time until then becomes the phase `start-up` of the record; the figures still
-//! cover the whole run.
+//! All probes run on this machine. The time until readiness becomes the phase `start-up` of the
+//! record; the metrics still cover the whole run.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -23,12 +23,12 @@ use super::corun_observer::{CoRunMembership, start_up_phase};
 use super::log::{CoRunEvent, CoRunLogLine};
 use crate::runfile::{ReadinessRule, ReadinessSign};
 
-/// How often it looks.
+/// Interval between probes.
 const PROBE_INTERVAL: Duration = Duration::from_millis(25);
-/// How long one look may take.
+/// Timeout of one probe.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Looks on at a run until it is ready.
+/// Observes a run until it is ready.
 pub struct ReadinessObserver<'a> {
     readiness: &'a ReadinessRule,
     awaited: Option<AwaitedOutput>,
@@ -41,7 +41,7 @@ pub struct ReadinessObserver<'a> {
 }
 
 impl<'a> ReadinessObserver<'a> {
-    /// For a run that people call so; others of its company are told. What it has to print is seen by whoever reads it.
+    /// `name` is the display name of the run. `membership` is the group whose log gets the event. `awaited` detects the output sign of a container.
     pub fn new(
         readiness: &'a ReadinessRule,
         awaited: Option<AwaitedOutput>,
@@ -65,7 +65,7 @@ impl<'a> ReadinessObserver<'a> {
         let name = self.name.clone();
         move |at_ns| {
             if let Some((log, part)) = &line {
-                // Who waits for it gives up in time, with a reason.
+                // On an error the waiting run ends by its own timeout, with a reason.
                 let _ = log.append_line(&CoRunLogLine {
                     run,
                     name: name.clone(),
@@ -103,7 +103,7 @@ impl RunObserver for ReadinessObserver<'_> {
                     tell(at);
                     return;
                 }
-                // The end of the run wakes it up.
+                // The end of the run disconnects the channel.
                 if let Err(mpsc::RecvTimeoutError::Disconnected) = woken.recv_timeout(PROBE_INTERVAL) {
                     return;
                 }
@@ -119,7 +119,7 @@ impl RunObserver for ReadinessObserver<'_> {
     }
 
     fn on_finish(&mut self, run: &mut Run, _: &mut ArtefactKeeper<'_>) {
-        // It may have ended between two looks.
+        // The output may have come between the last probe and the end of the run.
         let seen = self.awaited.as_ref().and_then(AwaitedOutput::seen_ns);
         let limit = self.from_ns.saturating_add(self.readiness.within.as_nanos() as u64);
         if let Some(at) = seen.filter(|at| *at <= limit) {
@@ -145,7 +145,7 @@ impl Drop for ReadinessObserver<'_> {
     }
 }
 
-/// What was looked for, in words.
+/// Message for a sign that did not appear.
 pub fn describe_sign(sign: &ReadinessSign) -> String {
     match sign {
         ReadinessSign::Port(host, port) => format!("nothing listened on {host}:{port}"),
@@ -157,13 +157,13 @@ pub fn describe_sign(sign: &ReadinessSign) -> String {
     }
 }
 
-/// Whether the sign is there now.
+/// Whether the sign is present now.
 fn is_sign_present(sign: &ReadinessSign) -> bool {
     match sign {
         ReadinessSign::Port(host, port) => connect(host, *port).is_some(),
         ReadinessSign::File(path) => PathBuf::from(path).exists(),
         ReadinessSign::Http(address) => http_status(address).is_some_and(|status| status < 400),
-        // Whoever reads the output sees it.
+        // The reader of the output detects this sign.
         ReadinessSign::Output(_) => false,
     }
 }
@@ -174,7 +174,7 @@ fn connect(host: &str, port: u16) -> Option<TcpStream> {
     addresses.find_map(|address| TcpStream::connect_timeout(&address, PROBE_TIMEOUT).ok())
 }
 
-/// The status that an address answers with.
+/// HTTP status of the response from an address.
 fn http_status(address: &str) -> Option<u16> {
     let Some(rest) = address.strip_prefix("http://") else { return https_status(address) };
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -194,7 +194,7 @@ fn http_status(address: &str) -> Option<u16> {
     std::str::from_utf8(&start).ok()?.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()
 }
 
-/// The same over TLS, with everything that this takes.
+/// The same over TLS, with the full HTTP client.
 fn https_status(address: &str) -> Option<u16> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let client = metier_fetch::client_builder()

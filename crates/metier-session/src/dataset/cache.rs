@@ -1,16 +1,17 @@
-//! Datasets that were fetched, by digest.
+//! The cache of fetched datasets, by digest.
 //!
 //! ```text
-//! FOLDER/<64 digits>/NAME       the dataset: a file, or a folder; complete, verified, never changed
-//! FOLDER/<64 digits>.json       its size and where it came from; written last: without it there is no entry
-//! FOLDER/source-<64 digits>.json   for a source without a wanted digest: what its server said of it, and the digest it had
-//! FOLDER/part-<64 digits>/      a fetch under way or broken off, by source
-//! FOLDER/part-<64 digits>.lock  who fetches; the kernel gives it back when the holder ends, however that happens
+//! FOLDER/<64 digits>/NAME       the dataset: a file, or a folder; complete, verified, immutable
+//! FOLDER/<64 digits>.json       its size and source; written last: without it there is no entry
+//! FOLDER/source-<64 digits>.json   for a source without a required digest: HTTP validator and digest of the last fetch
+//! FOLDER/part-<64 digits>/      a running or interrupted fetch, by source
+//! FOLDER/part-<64 digits>.lock  lock of the fetching process; the kernel releases it when the process ends
 //! ```
 //!
-//! Entries appear by renaming, so a reader never sees a half one, and two who fetch the same thing meet at the lock. The
-//! folder is private (0700), files are read-only (0400). Who works on an entry holds a shared lock on its `.json`, whose
-//! time says when it was last used. Nothing is removed unless there is a limit ([`DatasetCacheFolder::trim`]), and then not what is held.
+//! Entries appear by rename, so a reader never sees a partial entry. A lock serialises fetches of one
+//! source. The folder is private (0700), files are read-only (0400). A user of an entry holds a shared
+//! lock on its `.json`, whose modification time is the time of last use. Entries are removed only if
+//! a limit is set ([`DatasetCacheFolder::trim`]), and never while they are locked.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::Read;
@@ -27,23 +28,23 @@ use super::error::file_error;
 use super::http::HttpValidator;
 use super::{DatasetError, FetchWatch};
 
-/// How often somebody else's lock is tried.
+/// Interval between attempts to take a lock.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where fetched datasets are kept.
+/// The folder of fetched datasets.
 #[derive(Debug, Clone)]
 pub struct DatasetCacheFolder {
     pub(super) folder: PathBuf,
 }
 
-/// A lock on an entry of the cache; the kernel gives it back when the last holder is gone, however that happens.
+/// A shared lock on a cache entry. The kernel releases it when the last holder ends for any reason.
 #[derive(Debug, Clone)]
 pub struct DatasetHold {
-    #[allow(dead_code, reason = "kept for its drop")]
+    #[allow(dead_code, reason = "held for its drop")]
     lock: Arc<File>,
 }
 
-/// What is said of an entry.
+/// Metadata of a cache entry.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CacheEntry {
     name: String,
@@ -51,23 +52,23 @@ pub(super) struct CacheEntry {
     source: String,
 }
 
-/// What a source without a wanted digest had when it was last fetched.
+/// Digest and validator at the last fetch of a source without a required digest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct CachedSource {
     pub digest: ContentDigest,
     pub validator: HttpValidator,
 }
 
-/// A fetch: the only one of its source.
+/// A fetch in progress: at most one per source.
 pub(super) struct PartialFetch {
     pub folder: PathBuf,
     path: PathBuf,
-    #[allow(dead_code, reason = "kept for its drop")]
+    #[allow(dead_code, reason = "held for its drop")]
     lock: File,
 }
 
 impl DatasetCacheFolder {
-    /// In this folder, which is made where it is not there.
+    /// Opens the cache in a folder, which is created if missing.
     pub fn open(folder: &Path) -> Result<Self, DatasetError> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|reason| {
             DatasetError::File { doing: "making the folder for datasets", path: folder.into(), reason }
@@ -79,18 +80,18 @@ impl DatasetCacheFolder {
         self.folder.join(name)
     }
 
-    /// A dataset that is here already, and stays as long as it is held.
+    /// Finds a cached dataset; it stays in the cache while the returned lock is held.
     pub(super) fn find(&self, digest: &ContentDigest) -> Option<(PathBuf, Bytes, DatasetHold)> {
         let hex = hex(digest);
         let mut lock = File::open(self.path(format!("{hex}.json"))).ok()?;
-        // Waits only while somebody removes it; then it is not there.
+        // Blocks only during a removal; afterwards the entry is gone.
         lock.lock_shared().ok()?;
         let entry: CacheEntry = entry_in(&mut lock)?;
         let path = self.path(hex).join(&entry.name);
         let meta = fs::metadata(&path).ok()?;
-        // What somebody changed in spite of its rights is not the dataset any more.
+        // A changed size means that the read-only file was modified: treat it as absent.
         let is_whole = meta.is_dir() || meta.len() == entry.size_bytes.0;
-        // Used now. Where that cannot be noted it only looks older than it is.
+        // Records the time of use. On failure the entry only looks older than it is.
         let _ = lock.set_modified(SystemTime::now());
         is_whole.then_some((path, entry.size_bytes, DatasetHold { lock: Arc::new(lock) }))
     }
@@ -100,11 +101,11 @@ impl DatasetCacheFolder {
     }
 
     pub(super) fn record_source(&self, source: &str, known: &CachedSource) {
-        // What is not remembered is fetched again.
+        // On failure the source is fetched again next time.
         let _ = write_whole(&self.path(format!("source-{}.json", source_key(source))), known);
     }
 
-    /// The folder for a fetch of this source; waits while somebody else fetches it.
+    /// Opens the folder for a fetch of this source. Waits while another process fetches it.
     pub(super) fn open_part(
         &self,
         source: &str,
@@ -117,19 +118,19 @@ impl DatasetCacheFolder {
             file.map_err(file_error("opening", &path, &watch.source))
         };
         let mut lock = open()?;
-        let mut is_told = false;
+        let mut has_notified = false;
         loop {
             match lock.try_lock() {
                 Ok(()) if is_at(&lock, &path) => break,
-                // Who held it took its file away, and others may have made another.
+                // The previous holder removed the lock file, and another process may have created a new one.
                 Ok(()) => lock = open()?,
                 Err(TryLockError::Error(reason)) => {
                     return Err(DatasetError::File { doing: "locking", path, reason });
                 }
                 Err(TryLockError::WouldBlock) => {
-                    if !is_told {
-                        watch.progress.note("somebody else fetches the same dataset; waiting for them");
-                        is_told = true;
+                    if !has_notified {
+                        watch.progress.note("another process fetches the same dataset; waiting for it");
+                        has_notified = true;
                     }
                     watch.check_stop()?;
                     std::thread::sleep(LOCK_RETRY_INTERVAL);
@@ -142,7 +143,7 @@ impl DatasetCacheFolder {
         Ok(PartialFetch { folder, path, lock })
     }
 
-    /// Takes what was fetched and verified: a file or a folder in the part.
+    /// Moves the verified file or folder from the part folder into the cache.
     pub(super) fn commit_fetch(
         &self,
         digest: &ContentDigest,
@@ -157,7 +158,7 @@ impl DatasetCacheFolder {
         seal(fetched).map_err(failed("sealing"))?;
         match fs::create_dir(&home) {
             Ok(()) => {}
-            // A killed predecessor, or somebody who fetched the same from elsewhere just now.
+            // Left by a killed process, or another process has just fetched the same content from another source.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 if let Some((path, _, _)) = self.find(digest) {
                     return Ok(path);
@@ -177,7 +178,7 @@ impl DatasetCacheFolder {
     }
 }
 
-/// What an entry's file says.
+/// Reads the metadata of an entry.
 pub(super) fn entry_in(file: &mut File) -> Option<CacheEntry> {
     let mut text = Vec::new();
     file.take(1 << 16).read_to_end(&mut text).ok()?;
@@ -185,14 +186,14 @@ pub(super) fn entry_in(file: &mut File) -> Option<CacheEntry> {
 }
 
 impl PartialFetch {
-    /// Removes what was fetched.
+    /// Removes the fetched data.
     pub fn clear(&self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 impl Drop for PartialFetch {
-    /// Where nothing is left that a later fetch could go on with, nothing stays.
+    /// Removes the lock file too if no data is left for a later fetch to resume.
     fn drop(&mut self) {
         let is_gone = match fs::remove_dir(&self.folder) {
             Ok(()) => true,
@@ -204,19 +205,19 @@ impl Drop for PartialFetch {
     }
 }
 
-/// Whether an open file is the one at a path.
+/// Whether an open file is still the file at a path.
 fn is_at(file: &File, path: &Path) -> bool {
     let place = |meta: &fs::Metadata| (meta.dev(), meta.ino());
     matches!((file.metadata(), fs::metadata(path)), (Ok(own), Ok(there)) if place(&own) == place(&there))
 }
 
-/// Writes JSON so that a reader sees the old or the new, never a part.
+/// Writes JSON atomically: a reader sees the old or the new content, never a part.
 pub(super) fn write_whole(path: &Path, content: &impl Serialize) -> std::io::Result<()> {
     let text = serde_json::to_vec_pretty(content).map_err(std::io::Error::other)?;
     atomic_file::replace_file(path, atomic_file::PRIVATE_FILE_MODE, &text)
 }
 
-/// On the disk, and not to be changed.
+/// Syncs all files to disk and makes them read-only.
 fn seal(path: &Path) -> std::io::Result<()> {
     if fs::symlink_metadata(path)?.is_dir() {
         for entry in fs::read_dir(path)? {

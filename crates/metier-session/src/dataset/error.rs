@@ -1,81 +1,82 @@
-//! Why a dataset could not be had. Texts end up in records: no user, password, query or signature is ever in them.
+//! Errors of obtaining a dataset. Their texts are stored in records, so they never contain a user,
+//! password, query or signature.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use metier_types::{Bytes, ContentDigest};
 
-/// Why a dataset could not be had.
+/// Error of obtaining a dataset.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatasetError {
-    /// Its content is not what was asked for.
+    /// The content does not have the required digest.
     #[error("the dataset {source_name} has the digest {got}; want {want}")]
     Mismatch {
-        /// Where it came from.
+        /// Source of the dataset.
         source_name: String,
-        /// What it should be.
+        /// The required digest.
         want: ContentDigest,
         got: ContentDigest,
     },
-    /// The store or server has no such thing, or does not give it to us.
+    /// The store or server has no such object, or denies access.
     #[error("the dataset {source_name} cannot be fetched: {reason}; {advice}")]
     Refused {
-        /// Where it should come from.
+        /// Source of the dataset.
         source_name: String,
         reason: String,
-        /// What would be right.
+        /// What to check.
         advice: &'static str,
     },
-    /// The store or server does not answer, or breaks off again and again.
+    /// The store or server does not answer, or the connection breaks repeatedly.
     #[error("the dataset {source_name} cannot be fetched: {reason}; is the store up, and the address right?")]
     Unreachable {
-        /// Where it should come from.
+        /// Source of the dataset.
         source_name: String,
-        /// What happened, after so many tries.
+        /// The last failure and the number of attempts.
         reason: String,
     },
-    /// There is not enough room.
+    /// Not enough disk space.
     #[error("no room for the dataset {source_name} in {}: {reason}; free some, or name another folder with --dataset-cache", folder.display())]
     Space {
-        /// Where it comes from.
+        /// Source of the dataset.
         source_name: String,
-        /// Where it should go.
+        /// Target folder.
         folder: PathBuf,
-        /// How much is missing.
+        /// Needed and free space.
         reason: String,
     },
-    /// A file of ours, or the dataset itself where it is a path, cannot be used.
+    /// A file of the cache, or a dataset that is a local path, cannot be used.
     #[error("{doing} {}: {reason}", path.display())]
     File {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
-    /// It is not a dataset that we can handle.
+    /// The dataset has an unsupported form.
     #[error("the dataset {source_name} {what}; want {want}")]
     Unfit {
-        /// Where it comes from.
+        /// Source of the dataset.
         source_name: String,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
-        /// What would be right.
+        /// The supported form.
         want: &'static str,
     },
-    /// Somebody asked us to stop.
+    /// A stop was requested.
     #[error("asked to stop while the dataset {source_name} was being fetched")]
     Interrupted {
-        /// Where it comes from.
+        /// Source of the dataset.
         source_name: String,
     },
-    /// Its files could not be read for a digest.
+    /// The files could not be read to compute the digest.
     #[error(transparent)]
     Digest(#[from] metier_store::digest::DigestError),
 }
 
-/// What became of a file operation; a full disk has its own cause.
+/// Maps an error of a file operation; a full disk becomes [`DatasetError::Space`].
 pub(super) fn file_error<'a>(
     doing: &'static str,
     path: &'a Path,
@@ -93,7 +94,7 @@ pub(super) fn file_error<'a>(
     }
 }
 
-/// Refuses to begin what cannot end: so many bytes are to come.
+/// Fails early if the bytes to come exceed the free space.
 pub(super) fn check_free_space(bytes: u64, folder: &Path, source_name: &str) -> Result<(), DatasetError> {
     let Some(free) = free(folder) else { return Ok(()) };
     if bytes <= free {
@@ -102,7 +103,7 @@ pub(super) fn check_free_space(bytes: u64, folder: &Path, source_name: &str) -> 
     Err(DatasetError::Space {
         source_name: source_name.to_string(),
         folder: folder.to_path_buf(),
-        reason: format!("{} are to come, {} are free", Bytes(bytes), Bytes(free)),
+        reason: format!("{} are needed, {} are free", Bytes(bytes), Bytes(free)),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Files of a dataset that is a file or a folder.
+//! Lists the files of a dataset, which is a file or a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use metier_types::Bytes;
 
 use super::DatasetError;
 
-/// Files of one dataset.
+/// Most files of one dataset.
 const MAX_FILES: usize = 100_000;
 
-/// The file itself, or all files below the folder, in no order.
+/// The file itself, or all files below the folder, in no particular order.
 pub fn files_of(path: &Path, source: &str) -> Result<Vec<PathBuf>, DatasetError> {
     let read = |path: &Path| {
         let path = path.to_path_buf();
@@ -35,7 +35,7 @@ pub fn files_of(path: &Path, source: &str) -> Result<Vec<PathBuf>, DatasetError>
             let meta = fs::symlink_metadata(&path).map_err(read(&path))?;
             match meta.is_dir() {
                 true => folders.push(path),
-                // A link is followed to a file, never to a folder: that way there is an end.
+                // Links to folders are not followed, so that cycles are impossible.
                 false if fs::metadata(&path).is_ok_and(|meta| meta.is_file()) => files.push(path),
                 false => {
                     let what = format!("has {}, which is neither a file nor a folder", path.display());
@@ -59,7 +59,7 @@ pub fn files_of(path: &Path, source: &str) -> Result<Vec<PathBuf>, DatasetError>
     Ok(files)
 }
 
-/// The size of all of them.
+/// Total size of a file or folder.
 pub fn size_of(path: &Path, source: &str) -> Result<Bytes, DatasetError> {
     let files = files_of(path, source)?;
     Ok(Bytes(files.iter().filter_map(|file| fs::metadata(file).ok()).map(|meta| meta.len()).sum()))

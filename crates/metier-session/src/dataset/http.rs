@@ -1,7 +1,8 @@
-//! Fetching one file over HTTP, as far as it goes: what breaks off goes on where it stopped, also in a later process.
+//! Fetches one file over HTTP. An interrupted fetch resumes where it stopped, also in a later process.
 //!
-//! A part on the disk is continued with `Range` only if the server proves that it still has the same file (`If-Range` with
-//! its ETag or date), or if the digest of the whole is known anyway. Everything else starts anew.
+//! A partial file is resumed with `Range` only if the server proves that the file is unchanged
+//! (`If-Range` with its ETag or date), or if the digest of the whole is known. Otherwise the fetch
+//! starts again.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -20,16 +21,16 @@ use super::cache::write_whole;
 use super::error::{check_free_space, file_error};
 use super::{DatasetError, FetchWatch};
 
-/// Tries without a single new byte.
+/// Most consecutive attempts without a new byte.
 const MAX_STALLED_TRIES: u32 = 5;
-/// Silence that counts as broken off.
+/// Read timeout, after which the connection counts as broken.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long connecting may take.
+/// Timeout of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of an error page that are looked at.
+/// Bytes of an error page that are read.
 const MAX_ERROR_PAGE_BYTES: usize = 4096;
 
-/// What a server says of a file, to tell whether it is still the same.
+/// HTTP validators of a file (ETag, Last-Modified), to detect changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HttpValidator {
     etag: Option<String>,
@@ -42,7 +43,7 @@ impl HttpValidator {
         Self { etag: text(ETAG), modified: text(LAST_MODIFIED) }
     }
 
-    /// From what a listing said.
+    /// From the ETag of a listing.
     pub fn from_etag(etag: String) -> Self {
         Self { etag: Some(etag), modified: None }
     }
@@ -51,46 +52,46 @@ impl HttpValidator {
         *self == Self::default()
     }
 
-    /// For `If-Range`; a weak tag does not promise the same bytes.
+    /// Validator for `If-Range`. A weak ETag does not guarantee the same bytes (RFC 9110, 8.8.1).
     fn strong(&self) -> Option<&str> {
         self.etag.as_deref().filter(|etag| !etag.starts_with("W/")).or(self.modified.as_deref())
     }
 }
 
-/// What came of it.
+/// Result of a fetch.
 pub enum HttpFetchOutcome {
-    /// It is what was known already.
+    /// The file has not changed since the known fetch.
     Unchanged,
-    /// It is all there.
+    /// The file is complete.
     Whole(HttpValidator),
 }
 
-/// How one file is fetched.
+/// The fetch of one file.
 pub struct HttpFetch<'a> {
-    /// Where to put it.
+    /// Target path.
     pub to: &'a Path,
-    /// Whether the digest of the whole is known: then a part may be continued without the server's word.
+    /// Whether the digest of the whole is known. Then a part may be resumed without a validator.
     pub is_proven: bool,
-    /// What was known of it, if it is here already.
+    /// Validator of the cached copy, if any.
     pub known: Option<&'a HttpValidator>,
-    /// For people and records.
+    /// Progress display and stop request.
     pub watch: &'a FetchWatch<'a>,
 }
 
-/// What is known of a part, beside it.
+/// Metadata of a partial file, stored beside it.
 #[derive(Default, Serialize, Deserialize)]
 struct FetchPartRecord {
     validator: HttpValidator,
 }
 
-/// A client for all fetches.
+/// The HTTP client for all fetches.
 pub fn client() -> Result<Client, String> {
     let client =
         metier_fetch::client_builder().connect_timeout(CONNECT_TIMEOUT).read_timeout(SILENCE_TIMEOUT);
     client.build().map_err(|error| failure_reason(&error))
 }
 
-/// Why one try did not bring it to the end.
+/// Failure of one attempt.
 enum FetchFailure {
     Retry(String),
     Final(DatasetError),
@@ -103,7 +104,7 @@ impl From<DatasetError> for FetchFailure {
 }
 
 impl HttpFetch<'_> {
-    /// Fetches it; `locate` gives the address for each try, since signatures grow old.
+    /// Fetches the file. `locate` gives the address for each attempt, since signatures expire.
     pub async fn run(
         &self,
         client: &Client,
@@ -167,7 +168,7 @@ impl HttpFetch<'_> {
             }
             StatusCode::PARTIAL_CONTENT if here > 0 && starts_at(&response, here) => {}
             StatusCode::RANGE_NOT_SATISFIABLE if here > 0 => {
-                // All of it may be here already; only the digest can tell.
+                // The file may be complete already; only the digest can confirm it.
                 if self.is_proven && whole_of(&response) == Some(here) {
                     return Ok(HttpFetchOutcome::Whole(beside.validator));
                 }
@@ -186,19 +187,20 @@ impl HttpFetch<'_> {
         if here > 0 {
             self.watch.resumed(here);
         }
-        let kept = write_whole(&self.part_record_path(), &FetchPartRecord { validator: validator.clone() });
-        kept.map_err(file_error("writing", self.to, &self.watch.source)).map_err(FetchFailure::Final)?;
+        let written =
+            write_whole(&self.part_record_path(), &FetchPartRecord { validator: validator.clone() });
+        written.map_err(file_error("writing", self.to, &self.watch.source)).map_err(FetchFailure::Final)?;
         self.append_body(response, here).await?;
         Ok(HttpFetchOutcome::Whole(validator))
     }
 
-    /// A server that cannot prove who it is will not be able to at the next try either.
+    /// Maps a connection error. An invalid certificate is final; everything else is retried.
     fn connection_failure(&self, error: &reqwest::Error) -> FetchFailure {
         let reason = failure_reason(error);
         if !reason.contains("certificate") {
             return FetchFailure::Retry(reason);
         }
-        let advice = "is it signed by somebody known here? SSL_CERT_FILE names others";
+        let advice = "is its issuer trusted here? SSL_CERT_FILE names additional certificates";
         FetchFailure::Final(DatasetError::Refused { source_name: self.watch.source.clone(), reason, advice })
     }
 
@@ -239,7 +241,7 @@ impl HttpFetch<'_> {
     async fn refusal(&self, status: StatusCode, response: Response) -> FetchFailure {
         let bytes = read_beginning(response, MAX_ERROR_PAGE_BYTES).await;
         let text = String::from_utf8_lossy(&bytes);
-        // S3 stores say what they mean in a word of their own.
+        // S3 stores give their own error code in the body.
         let code = text.split("<Code>").nth(1).and_then(|rest| rest.split("</Code>").next());
         let code = code.filter(|code| code.len() < 80 && code.bytes().all(|b| b.is_ascii_alphanumeric()));
         let reason = match code {
@@ -267,12 +269,12 @@ fn range_of(response: &Response) -> Option<&str> {
     response.headers().get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes ")
 }
 
-/// Whether a part begins where ours ends; anything else would be put together wrongly.
+/// Whether the response starts at the end of the local part; else the parts would not fit together.
 fn starts_at(response: &Response, here: u64) -> bool {
     range_of(response).and_then(|range| range.split('-').next()?.parse().ok()) == Some(here)
 }
 
-/// How long the server says that the whole is.
+/// Total length of the file, from `Content-Range`.
 fn whole_of(response: &Response) -> Option<u64> {
     range_of(response)?.rsplit('/').next()?.parse().ok()
 }

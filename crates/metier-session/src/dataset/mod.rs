@@ -1,10 +1,11 @@
-//! Datasets: had before the clock starts, verified, kept by digest, cold or warm as was asked for.
+//! Datasets: obtained and verified before the measured time starts, cached by digest, cold or warm in
+//! the page cache on request.
 //!
-//! A path is used where it lies; everything else is fetched into the [`DatasetCacheFolder`] once, by whoever comes first, and found
-//! there by its digest ever after. What was fetched before a break goes on where it stopped. A source without a wanted digest
-//! is asked each time whether it is still the same.
+//! A local path is used in place. Every other source is fetched into the [`DatasetCacheFolder`] once
+//! and found there by digest afterwards. An interrupted fetch resumes where it stopped. A source
+//! without a required digest is revalidated at each use.
 //!
-//! One thread does it all, with an ear open for the wish to stop.
+//! Everything runs in one thread, which polls for a stop request.
 
 mod cache;
 mod error;
@@ -31,34 +32,34 @@ pub use trim::RemovedDatasets;
 
 use crate::runfile::{DatasetSource, without_secrets};
 
-/// How often the wish to stop is looked for.
+/// Interval between checks for a stop request.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A dataset that is here.
+/// A dataset that is available locally.
 #[derive(Debug, Clone)]
 pub struct ObtainedDataset {
     pub path: PathBuf,
-    /// Where it came from, without secrets.
+    /// Source of the dataset, without secrets.
     pub source: String,
     pub digest: ContentDigest,
     pub size: Bytes,
-    /// Whether it was here already.
+    /// Whether it was available without a fetch.
     pub was_cached: bool,
-    /// How long fetching it took.
+    /// Duration of the fetch.
     pub fetched_in: Option<Seconds>,
-    /// Keeps it in the cache for as long as somebody works on it; a path is nobody's to remove.
+    /// Lock that keeps it in the cache while in use; `None` for a local path, which is never removed.
     pub hold: Option<DatasetHold>,
 }
 
-/// Whoever shows how far fetching has come.
+/// Display of the progress of a fetch.
 pub trait DatasetProgress {
-    /// So many bytes are still to come, of so many in all.
+    /// Sets the total number of bytes.
     fn expects(&self, _all: u64) {}
-    /// So many more are here.
+    /// Adds received bytes.
     fn advanced(&self, _bytes: u64) {}
-    /// So many have to be fetched again.
+    /// Subtracts bytes that must be fetched again.
     fn back(&self, _bytes: u64) {}
-    /// Something that people should know.
+    /// Shows a message to the user.
     fn note(&self, _text: &str) {}
 }
 
@@ -66,7 +67,7 @@ pub struct SilentProgress;
 
 impl DatasetProgress for SilentProgress {}
 
-/// What accompanies the way of a dataset: its name, who shows progress, and who may stop it.
+/// Context of a fetch: the displayed source, the progress display and the stop request.
 pub struct FetchWatch<'a> {
     source: String,
     progress: &'a dyn DatasetProgress,
@@ -97,7 +98,7 @@ impl<'a> FetchWatch<'a> {
         }
     }
 
-    /// Waits for something, but not longer than somebody wants us to.
+    /// Waits for a future until a stop is requested.
     async fn guard<T>(&self, future: impl Future<Output = T>) -> Result<T, DatasetError> {
         let mut future = pin!(future);
         loop {
@@ -131,7 +132,7 @@ impl<'a> FetchWatch<'a> {
     }
 }
 
-/// A source as it may be shown and kept.
+/// A source without secrets, for messages and records.
 pub fn display_source(source: &DatasetSource) -> String {
     match source {
         DatasetSource::Path(path) => path.display().to_string(),
@@ -140,7 +141,8 @@ pub fn display_source(source: &DatasetSource) -> String {
     }
 }
 
-/// Brings the page cache into the wanted state for a dataset and the files that belong to it, right before the clock starts; gives a warning where that did not work.
+/// Brings a dataset and its companion files into a page-cache state, right before the measured time
+/// starts. Returns a warning if that did not work.
 pub fn prepare_page_cache(
     obtained: &ObtainedDataset,
     beside: &[PathBuf],

@@ -1,4 +1,4 @@
-//! Having a dataset, wherever it is.
+//! Obtains a dataset from a path, the cache, a web server or an S3 store, and verifies its digest.
 
 use std::fs;
 use std::path::Path;
@@ -17,10 +17,10 @@ use super::s3::{S3Bucket, S3Object};
 use super::{DatasetCacheFolder, DatasetError, FetchWatch, ObtainedDataset};
 use crate::runfile::{CheckedDataset, DatasetSource};
 
-/// Objects that are fetched at the same time.
+/// Objects fetched in parallel.
 const MAX_PARALLEL_OBJECTS: usize = 8;
 
-/// Makes a dataset be here, and be what was wanted.
+/// Obtains a dataset locally and verifies its digest.
 pub fn obtain(
     dataset: &CheckedDataset,
     cache: &dyn Fn() -> Result<DatasetCacheFolder, DatasetError>,
@@ -36,7 +36,7 @@ pub fn obtain(
         return Ok(found);
     }
     let part = cache.open_part(&source, watch)?;
-    // Whoever had the lock before us may have fetched it.
+    // The previous holder of the lock may have fetched it.
     if let Some(found) = dataset.digest.and_then(|digest| cached_dataset(&cache, digest, watch)) {
         return Ok(found);
     }
@@ -51,9 +51,9 @@ pub fn obtain(
     let known = cache
         .cached_source(&source)
         .filter(|known| dataset.digest.is_none() && cache.find(&known.digest).is_some());
-    let way = DatasetFetch { wanted: dataset, part: &part, client: &client, known: known.as_ref(), watch };
+    let way = DatasetFetch { dataset, part: &part, client: &client, known: known.as_ref(), watch };
     let came = runtime.block_on(way.fetch_source())?;
-    // Connections that are still open are of no use any more, and need not be waited for.
+    // Do not wait for connections that are still open.
     runtime.shutdown_background();
     match came {
         FetchedContent::Known(known) => {
@@ -101,7 +101,7 @@ fn cached_dataset(
     Some(ObtainedDataset { path, source, digest, size, was_cached: true, fetched_in: None, hold })
 }
 
-/// A path is used where it lies.
+/// Uses a local path in place.
 fn use_local_path(
     path: &Path,
     dataset: &CheckedDataset,
@@ -117,7 +117,7 @@ fn use_local_path(
     Ok(ObtainedDataset { path, source, digest, size, was_cached: true, fetched_in: None, hold: None })
 }
 
-/// What tells sources apart; with everything that decides what one gets, and never written down.
+/// Key of a source, with everything that selects its content. It may contain secrets and is only stored hashed.
 fn identity(source: &DatasetSource) -> String {
     match source {
         DatasetSource::Path(path) => path.display().to_string(),
@@ -135,7 +135,7 @@ fn identity(source: &DatasetSource) -> String {
     }
 }
 
-/// The name of what is being fetched, in its part.
+/// Name of the fetched file or folder in the part folder.
 const PART_FILE_NAME: &str = "data";
 
 enum FetchedContent {
@@ -144,7 +144,7 @@ enum FetchedContent {
 }
 
 struct DatasetFetch<'a> {
-    wanted: &'a CheckedDataset,
+    dataset: &'a CheckedDataset,
     part: &'a PartialFetch,
     client: &'a Client,
     known: Option<&'a CachedSource>,
@@ -153,7 +153,7 @@ struct DatasetFetch<'a> {
 
 impl DatasetFetch<'_> {
     async fn fetch_source(&self) -> Result<FetchedContent, DatasetError> {
-        match &self.wanted.source {
+        match &self.dataset.source {
             DatasetSource::Path(path) => {
                 Ok(FetchedContent::New(name_in(&path.display().to_string()), HttpValidator::default()))
             }
@@ -181,7 +181,7 @@ impl DatasetFetch<'_> {
         let to = self.part.folder.join(PART_FILE_NAME);
         let fetch = HttpFetch {
             to: &to,
-            is_proven: self.wanted.digest.is_some(),
+            is_proven: self.dataset.digest.is_some(),
             known: self.known.map(|known| &known.validator),
             watch: self.watch,
         };
@@ -194,7 +194,7 @@ impl DatasetFetch<'_> {
         })
     }
 
-    /// Everything under a prefix. What is there from an earlier fetch of the same list is kept.
+    /// Fetches all objects under a prefix. Objects from an earlier fetch of the same list are reused.
     async fn folder(&self, bucket: &S3Bucket, prefix: &str) -> Result<FetchedContent, DatasetError> {
         let objects = bucket.list(prefix, self.watch).await?;
         if objects.is_empty() {
@@ -268,7 +268,7 @@ impl DatasetFetch<'_> {
         Ok(FetchedContent::New(name_in(prefix.trim_end_matches('/')), validator))
     }
 
-    /// The path of an object in the folder; never out of it.
+    /// Relative path of an object; a key that would leave the folder is an error.
     fn relative(&self, prefix: &str, key: &str) -> Result<String, DatasetError> {
         let name = key.strip_prefix(prefix).unwrap_or(key);
         let is_safe =
@@ -284,7 +284,7 @@ impl DatasetFetch<'_> {
     }
 }
 
-/// The last part of an address, if it can be the name of a file.
+/// The last part of an address if it is a valid file name, else a default.
 fn name_in(address: &str) -> String {
     let name = address.rsplit('/').next().unwrap_or_default();
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');

@@ -1,7 +1,8 @@
-//! The page cache: a dataset dropped from it or read into it, and a look at whether that worked.
+//! Page-cache state of a dataset: drop its pages or read them in, then check the result.
 //!
-//! Dropping is advice to the kernel: pages that are dirty or that somebody has mapped stay. So the share that is resident is
-//! looked at afterwards (`mincore`), and a run that did not start as cold or as warm as was asked for says so.
+//! Dropping (`posix_fadvise`) is only advice to the kernel: dirty pages and mapped pages stay. So the
+//! resident share is measured afterwards with `mincore`, and a run with a different state than
+//! requested gets a warning.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,12 +14,12 @@ use metier_types::PageCacheState;
 use super::folder::files_of;
 use super::{DatasetError, FetchWatch};
 
-/// A share below which a dataset counts as cold, and the rest of the way to the whole for a warm one.
+/// Largest resident share of a cold dataset, and largest missing share of a warm one.
 const RESIDENCY_TOLERANCE: f64 = 0.01;
-/// Looked at in one piece.
+/// Bytes mapped for one `mincore` call.
 const MINCORE_WINDOW_BYTES: u64 = 1 << 30;
 
-/// Brings files and all that is in folders into the wanted state; gives a warning where they did not get there.
+/// Brings files and the contents of folders into a page-cache state. Returns a warning if that did not work.
 pub fn prepare_pages(
     paths: &[&Path],
     state: PageCacheState,
@@ -34,11 +35,8 @@ pub fn prepare_pages(
     }
     for file in files {
         watch.check_stop()?;
-        let failed = |reason| DatasetError::File {
-            doing: "bringing into the wanted state of the page cache",
-            path: file.clone(),
-            reason,
-        };
+        let failed =
+            |reason| DatasetError::File { doing: "preparing the page cache for", path: file.clone(), reason };
         let open = File::open(&file).map_err(failed)?;
         match state {
             PageCacheState::Cold => drop_pages(&open).map_err(failed)?,
@@ -53,7 +51,7 @@ pub fn prepare_pages(
     Ok(match state {
         _ if pages == 0 => None,
         PageCacheState::Cold if share > RESIDENCY_TOLERANCE => Some(format!(
-            "the dataset was to be cold, but {percent:.0} % of it stayed in the page cache: somebody has it mapped, or the file system keeps it"
+            "the dataset was to be cold, but {percent:.0} % of it stayed in the page cache: another process has it mapped, or the file system keeps it"
         )),
         PageCacheState::Warm if share < 1.0 - RESIDENCY_TOLERANCE => Some(format!(
             "the dataset was to be warm, but only {percent:.0} % of it is in the page cache: memory is short"
@@ -63,7 +61,7 @@ pub fn prepare_pages(
 }
 
 fn drop_pages(file: &File) -> io::Result<()> {
-    // Dirty pages would stay; a file system that cannot sync a read-only descriptor has none of ours.
+    // Dirty pages would stay. The error is ignored: where sync of a read-only descriptor fails, metier wrote no pages.
     let _ = file.sync_all();
     // SAFETY: a valid descriptor; a length of 0 means to the end.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
@@ -88,7 +86,7 @@ fn read_through(mut file: &File, watch: &FetchWatch<'_>, path: &Path) -> Result<
 /// Pages of a file that are in memory, and all of its pages.
 pub fn residency(file: &File) -> io::Result<(u64, u64)> {
     let length = file.metadata()?.len();
-    // SAFETY: only asks for a number.
+    // SAFETY: sysconf only returns a number.
     let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
     let (mut resident, mut pages, mut from) = (0, 0, 0);
     while from < length {
@@ -112,7 +110,7 @@ pub fn residency(file: &File) -> io::Result<(u64, u64)> {
         // SAFETY: the mapping just made, and a byte for each of its pages.
         let done = unsafe { libc::mincore(map, window as usize, state.as_mut_ptr()) };
         let error = io::Error::last_os_error();
-        // SAFETY: the mapping just made, which nobody else knows.
+        // SAFETY: the mapping just made; no other reference to it exists.
         unsafe { libc::munmap(map, window as usize) };
         if done != 0 {
             return Err(error);

@@ -1,7 +1,8 @@
-//! Objects of an S3-compatible store: addresses that are signed for us, and what is under a prefix.
+//! Objects of an S3-compatible store: signed addresses, and the list of objects under a prefix.
 //!
-//! Fetching itself is that of [`http`](super::http): a signed address takes `Range` and `If-Range` like any other. Addresses are
-//! in path style, which every store knows. Credentials come from the usual AWS_* variables; without any, requests are not signed.
+//! [`http`](super::http) does the fetching: a signed address supports `Range` and `If-Range` like any
+//! other. Addresses are in path style, which every store supports. Credentials come from the usual
+//! AWS_* variables; without them, requests are not signed.
 
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 
 use super::{DatasetError, FetchWatch};
 
-/// Objects under one prefix.
+/// Most objects under one prefix.
 const MAX_OBJECTS: usize = 100_000;
-/// How long a signed address is good for; each try gets a new one.
+/// Lifetime of a signed address; each attempt gets a new address.
 const SIGNATURE_LIFETIME: Duration = Duration::from_secs(3600);
-/// Where nothing else is said.
+/// Default region.
 const DEFAULT_REGION: &str = "us-east-1";
 
 pub struct S3Bucket {
@@ -32,7 +33,7 @@ pub struct S3Bucket {
 pub struct S3Object {
     pub key: String,
     pub size: u64,
-    /// The store's tag for its content.
+    /// ETag of the object.
     pub etag: Option<String>,
 }
 
@@ -86,7 +87,7 @@ impl S3Bucket {
         Ok(Self { store, name: name.to_string(), endpoint, is_signed })
     }
 
-    /// The address of an object, signed where we have credentials.
+    /// The address of an object, signed if credentials are set.
     pub async fn address(&self, key: &str, watch: &FetchWatch<'_>) -> Result<String, DatasetError> {
         let path = Key::parse(key).map_err(|_| unfit(watch, format!("has the key {key:?}")))?;
         if !self.is_signed {
@@ -106,7 +107,7 @@ impl S3Bucket {
             let next = watch.guard(stream.try_next()).await?;
             let Some(meta) = next.map_err(|error| store_error(&error, watch))? else { break };
             let key = meta.location.to_string();
-            // Entries that stand for folders.
+            // Entries that represent folders.
             if key.ends_with('/') || key == prefix.trim_end_matches('/') {
                 continue;
             }
@@ -128,7 +129,7 @@ fn unfit(watch: &FetchWatch<'_>, what: String) -> DatasetError {
     }
 }
 
-/// Every byte of a key that an address cannot have, as `%XX`.
+/// Percent-encodes a key for an address.
 fn encoded(key: &str) -> String {
     let mut text = String::new();
     for byte in key.bytes() {
@@ -159,13 +160,13 @@ fn store_error(error: &object_store::Error, watch: &FetchWatch<'_>) -> DatasetEr
         object_store::Error::Unauthenticated { .. } | object_store::Error::PermissionDenied { .. } => {
             DatasetError::Refused {
                 source_name,
-                reason: format!("the store does not let us ({})", code.unwrap_or("permission denied")),
+                reason: format!("the store denies access ({})", code.unwrap_or("permission denied")),
                 advice: "are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY right?",
             }
         }
         _ => {
             let reason = match code {
-                Some(code) => format!("the store said {code}"),
+                Some(code) => format!("the store answered {code}"),
                 None => innermost.to_string(),
             };
             let reason =

@@ -1,7 +1,7 @@
-//! Keeps the cache within a limit: what was not used for longest goes first, and what somebody holds stays.
+//! Keeps the dataset cache within a size limit: least recently used entries are removed first.
 //!
-//! Fetches that were broken off count too, and go like the rest; one under way is locked. Whoever finds an entry takes a
-//! shared lock before reading it, and who removes it an exclusive one, so nobody is given what is about to go.
+//! Interrupted fetches count and are removed like datasets; a running fetch is locked. Readers hold a
+//! shared lock on an entry, and removal takes an exclusive one. So an entry in use is never removed.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,14 +14,14 @@ use super::DatasetCacheFolder;
 use super::cache::entry_in;
 use super::folder::size_of;
 
-/// What had to go.
+/// Result of trimming the cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemovedDatasets {
-    /// How many datasets, and fetches that were broken off.
+    /// Number of removed datasets and interrupted fetches.
     pub datasets: u64,
-    /// How large they were.
+    /// Their total size.
     pub bytes: Bytes,
-    /// What is still too much, because it is in use.
+    /// Bytes still above the limit, because their entries are in use.
     pub beyond: Bytes,
 }
 
@@ -32,18 +32,18 @@ impl fmt::Display for RemovedDatasets {
     }
 }
 
-/// Something that could go.
+/// A cache entry or interrupted fetch that may be removed.
 struct TrimCandidate {
     used: SystemTime,
     size: u64,
-    /// Who holds this lock needs it.
+    /// Lock file; a held lock marks the entry as in use.
     lock: PathBuf,
-    /// What goes, in this order.
+    /// Paths to remove, in this order.
     paths: Vec<PathBuf>,
 }
 
 impl DatasetCacheFolder {
-    /// Removes what was not used for longest until the rest is within the limit.
+    /// Removes the least recently used entries until the rest is within the limit.
     pub fn trim(&self, limit: Bytes) -> RemovedDatasets {
         let mut candidates = self.candidates();
         candidates.sort_by_key(|candidate| candidate.used);
@@ -74,7 +74,7 @@ impl DatasetCacheFolder {
         let used = fs::symlink_metadata(&path).ok()?.modified().ok()?;
         if let Some(hex) = name.strip_suffix(".json").filter(|hex| is_digest(hex)) {
             let size = entry_in(&mut File::open(&path).ok()?)?.size_bytes.get();
-            // Without the first there is no entry, whatever is left of it.
+            // The JSON file goes first: without it the entry does not exist.
             let paths = vec![path.clone(), self.folder.join(hex)];
             return Some(TrimCandidate { used, size, lock: path, paths });
         }
@@ -85,7 +85,7 @@ impl DatasetCacheFolder {
     }
 }
 
-/// Removes it, unless somebody holds it or it cannot be removed.
+/// Removes a candidate that is not locked. Returns whether that worked.
 fn remove(candidate: &TrimCandidate) -> bool {
     let Ok(lock) = File::open(&candidate.lock) else { return false };
     if lock.try_lock().is_err() {

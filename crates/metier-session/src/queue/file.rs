@@ -1,6 +1,7 @@
-//! The run file of a session: checked when it is asked for, and given to the measuring process when its turn comes.
+//! The run file of a session: checked at submission, and passed to the measuring process at start.
 //!
-//! What is there (folders, inputs, mounts) is looked for only then: it may be on another device, or still to come.
+//! Paths (folders, inputs, mounts) are checked only at the start of the run. At submission they may
+//! be on another device or not exist yet.
 
 use std::ffi::OsString;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::runfile::{self, RunFileFaults};
 
-/// Reads and checks a run file, YAML or JSON; gives it as it is kept.
+/// Reads and checks a run file, YAML or JSON. Returns the form that the store holds.
 pub fn read_file(text: &str) -> Result<Value, RunFileFaults> {
     let (file, origins) = runfile::parse(text)?;
     let checked = file.check_for_later(&origins)?;
@@ -18,8 +19,8 @@ pub fn read_file(text: &str) -> Result<Value, RunFileFaults> {
     })
 }
 
-/// What the measuring program is told; it reads the run file from its stdin, so relative paths are meant from the folder that
-/// it is started in.
+/// Arguments of the measuring program. It reads the run file from stdin, so relative paths refer to
+/// its working directory.
 pub(super) fn arguments(session: &SessionRecord) -> Vec<OsString> {
     let batch = session.batch.to_string();
     ["run", "--batch", &batch, "--file", "-"].into_iter().map(OsString::from).collect()

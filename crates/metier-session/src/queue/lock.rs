@@ -1,5 +1,5 @@
-//! The device's lock: a file in the runtime folder that one worker at a time has locked. The kernel gives it back when
-//! its holder ends, however that happens; children do not inherit it.
+//! The device lock: a file in the runtime folder, locked by one worker at a time. The kernel
+//! releases the lock when its holder ends for any reason. Children do not inherit it.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use super::{QueueError, system};
 
-/// The lock, while it is held.
+/// The held lock; dropping it releases it.
 #[derive(Debug)]
 pub(super) struct DeviceLock {
-    #[allow(dead_code, reason = "kept for its drop")]
+    #[allow(dead_code, reason = "held for its drop")]
     file: File,
 }
 
 impl DeviceLock {
-    /// `None` while another worker has it.
+    /// Returns `None` while another worker holds the lock.
     pub fn try_take(runtime: &Path) -> Result<Option<Self>, QueueError> {
         let path = runtime.join("device.lock");
         let failed = || system(format!("locking this device with {}", path.display()));

@@ -1,12 +1,13 @@
-//! What a session prints: its beginning as it comes, its end when it is over, what is between left out and counted.
+//! The output of a session: the beginning as it arrives and the end after the session is over.
+//! Bytes between them are dropped and counted.
 
 use std::collections::VecDeque;
 
-/// Kept from the beginning.
+/// Bytes stored from the beginning.
 pub(super) const MAX_HEAD_BYTES: usize = 1 << 20;
-/// Kept of the end, where the beginning is full.
+/// Bytes stored from the end, once the beginning is full.
 const MAX_TAIL_BYTES: usize = 64 << 10;
-/// Looked through for the last words.
+/// Most recent bytes, searched for the last message.
 const RECENT_BYTES: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -19,7 +20,7 @@ pub(super) struct SessionLogBuffer {
 }
 
 impl SessionLogBuffer {
-    /// Takes what was printed.
+    /// Appends printed bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let room = MAX_HEAD_BYTES - self.taken - self.fresh.len();
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
@@ -28,13 +29,13 @@ impl SessionLogBuffer {
         keep(&mut self.recent, bytes, RECENT_BYTES);
     }
 
-    /// What came to the beginning since the last call.
+    /// Takes the bytes that were added to the beginning since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         self.taken += self.fresh.len();
         std::mem::take(&mut self.fresh)
     }
 
-    /// What is left to keep when nothing more comes.
+    /// Takes the remaining bytes after the output has ended.
     pub fn finish(&mut self) -> Vec<u8> {
         let mut last = self.take();
         if self.left_out > 0 {
@@ -46,7 +47,7 @@ impl SessionLogBuffer {
         last
     }
 
-    /// The last line that metier itself said, without its name before it.
+    /// The last line that metier itself printed, without the prefix `metier: `.
     pub fn last_message(&self) -> Option<String> {
         let bytes: Vec<u8> = self.recent.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
@@ -54,7 +55,7 @@ impl SessionLogBuffer {
     }
 }
 
-/// Appends, keeping the last `most`; gives back how many went.
+/// Appends to a ring of at most `most` bytes. Returns the number of dropped bytes.
 fn keep(ring: &mut VecDeque<u8>, bytes: &[u8], most: usize) -> u64 {
     let newest = &bytes[bytes.len().saturating_sub(most)..];
     let old = (ring.len() + newest.len()).saturating_sub(most);

@@ -1,4 +1,4 @@
-//! How the measuring program is started, for a session and for a co-runner.
+//! Starts the measuring program, for a session and for a co-runner.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -7,20 +7,20 @@ use std::process::Command;
 
 use metier_linux::signals;
 
-/// How the measuring program is started.
+/// The measuring program and the flags to start it with.
 #[derive(Debug, Clone)]
 pub struct MeasuringProgram {
-    /// The program: this very one.
+    /// Path of the program: the current executable.
     pub program: PathBuf,
-    /// Flags that lead it to the same store and settings.
+    /// Flags that select the same store and settings.
     pub flags: Vec<OsString>,
-    /// Variables of ours that neither it nor what it measures may see: those with secrets.
+    /// Environment variables with secrets, hidden from the program and its workload.
     pub hidden: Vec<OsString>,
 }
 
 impl MeasuringProgram {
-    /// The program in a process group of its own, so that the terminal's Ctrl-C reaches it only by
-    /// way of us. The kernel sends it TERM when the thread that starts it is gone.
+    /// The program in its own process group, so that the terminal's Ctrl-C reaches it only through
+    /// its parent. The kernel sends it TERM when the thread that started it ends.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.flags).process_group(0);
@@ -28,15 +28,15 @@ impl MeasuringProgram {
             command.env_remove(name);
         }
         let parent = std::process::id() as libc::pid_t;
-        // SAFETY: between fork and exec only calls that are allowed there are made.
+        // SAFETY: the closure makes only async-signal-safe calls between fork and exec.
         unsafe {
             command.pre_exec(move || {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
                     return Err(std::io::Error::last_os_error());
                 }
-                // A session has blocked these; a measuring process, and what it measures, must get them.
+                // A session blocks these signals; the measuring process and its workload need them.
                 signals::unblock();
-                // We may have gone before the wish was known to the kernel.
+                // The parent may have ended before prctl took effect.
                 if libc::getppid() != parent {
                     return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
                 }

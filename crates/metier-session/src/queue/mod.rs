@@ -1,16 +1,18 @@
-//! The queue: sessions that were asked for wait in the store, and workers take them one at a time.
+//! The queue: submitted sessions wait in the store, and workers take them one at a time.
 //!
 //! ```text
-//! a door (command line, API, Jenkins-shaped) → ask → store ← worker → `metier run` as a child → runs, log
+//! command line, API, Jenkins API → submit → store ← worker → `metier run` as a child → runs, log
 //! ```
 //!
-//! - A device measures one session at a time, however many workers there are: the store lets only one be taken, and a
-//!   lock in the runtime folder keeps workers of different stores apart. A `metier run` from a terminal is not held up.
-//! - Each session is a process of its own, which dies with its worker and walks the signal ladder by itself.
-//! - What a killed worker left is settled by the next: its session is over as interrupted, or waits again once where its
-//!   run had not begun. Sessions that wait go on waiting.
+//! - A device measures one session at a time, with any number of workers. The store hands out only
+//!   one session per device, and a lock in the runtime folder separates workers of different
+//!   stores. A `metier run` from a terminal does not wait for the queue.
+//! - Each session is its own process. It ends with its worker, and escalates signals (INT, TERM,
+//!   KILL) for its own workload.
+//! - The next worker settles the session of a killed worker. A session with a run becomes
+//!   interrupted; a session without one is queued once more. Waiting sessions keep waiting.
 //!
-//! Limits: 1000 sessions wait at most; of what a session prints, the first MiB and the last 64 KiB are kept.
+//! Limits: at most 1000 waiting sessions. The log holds the first MiB and the last 64 KiB.
 
 mod file;
 mod lock;
@@ -25,25 +27,25 @@ pub use measuring_program::MeasuringProgram;
 pub use submission::{MAX_WAITING_SESSIONS, SessionSubmission, submit_session};
 pub use worker::{QueueWorker, WorkUntil};
 
-/// Why the queue could not do what it was asked to.
+/// Error of a queue operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The store could not.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] metier_store::Error),
-    /// Measuring could not be prepared.
+    /// The measurement could not be prepared.
     #[error(transparent)]
     Measure(#[from] metier_measure::Error),
-    /// The system did not let us.
+    /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The run file is not one.
+    /// The run file is invalid.
     #[error(transparent)]
     File(#[from] crate::runfile::RunFileFaults),
 }

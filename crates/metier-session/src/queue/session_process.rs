@@ -1,8 +1,9 @@
 //! The measuring process of a session.
 //!
-//! It has a process group of its own, so that Ctrl-C at the worker's terminal ends it by way of the worker; it gets TERM when
-//! the worker dies; and on each signal it walks the ladder for what it measures by itself. The ladder here is only for a
-//! measuring process that does not come to its end: it may need twice the grace of the run before it is given up.
+//! It has its own process group, so that Ctrl-C at the worker's terminal ends it through the worker.
+//! It gets TERM when the worker dies. On each signal it escalates (INT, TERM, KILL) for its own
+//! workload. The escalation here is only for a measuring process that does not end: the process may
+//! need twice the grace time of the run.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -16,17 +17,17 @@ use metier_types::{LockUnpoisoned, SessionRecord};
 use super::log::SessionLogBuffer;
 use super::{MeasuringProgram, QueueError, file, system};
 
-/// Between the steps of the ladder.
+/// Time between the signals INT, TERM and KILL.
 const LADDER_STEP: Duration = Duration::from_secs(45);
-/// How long what it measured may go on writing to its log after it has ended.
+/// How long leftover processes of the workload may write to the log after the session process ended.
 const OUTPUT_GRACE: Duration = Duration::from_secs(5);
 
-/// Why a child should end.
+/// Why a session process should end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SessionEndRequest {
-    /// Nobody wants its session any more.
+    /// Its session was cancelled.
     Cancel,
-    /// Its worker is to end.
+    /// Its worker is stopping.
     Stop,
 }
 
@@ -39,8 +40,8 @@ pub(super) struct SessionProcess {
 }
 
 impl SessionProcess {
-    /// Starts measuring a session. The thread that calls must live as long as the worker: the kernel takes its end for
-    /// the worker's.
+    /// Starts measuring a session. The calling thread must live as long as the worker: the kernel
+    /// sends TERM to the session when that thread ends.
     pub fn start(launch: &MeasuringProgram, session: &SessionRecord) -> Result<Self, QueueError> {
         let (mut reader, writer) = std::io::pipe().map_err(system("making a pipe for the session's log"))?;
         let also = writer.try_clone().map_err(system("making a pipe for the session's log"))?;
@@ -57,10 +58,10 @@ impl SessionProcess {
         let mut process = command.spawn().map_err(system(doing))?;
         if let Some(mut stdin) = process.stdin.take() {
             let text = session.file.to_string();
-            // Beside us: one that does not read must not hold up the worker. It ends with the pipe.
+            // In a thread: a process that does not read stdin must not block the worker. The thread ends with the pipe.
             std::thread::spawn(move || stdin.write_all(text.as_bytes()));
         }
-        // Our copies of the pipe's end go with the command: its end comes when the others have closed theirs.
+        // Closes the parent's write ends of the pipe; the reader sees EOF when the child's are closed too.
         drop(command);
         let log = Arc::new(Mutex::new(SessionLogBuffer::default()));
         let into = log.clone();
@@ -80,23 +81,23 @@ impl SessionProcess {
         self.process.id()
     }
 
-    /// How it ended, once it has.
+    /// The exit status, once the process has ended.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
-        // An error means that it is not ours to wait for: nothing more can be learnt of it.
+        // On an error the child cannot be waited for, so its status stays unknown: report 127.
         self.process.try_wait().unwrap_or_else(|_| Some(ExitStatus::from_raw(0x7f00)))
     }
 
-    /// That it should end; the first wish stays.
+    /// Requests the end of the process; the first request wins.
     pub fn request_end(&mut self, wish: SessionEndRequest) {
         self.wish.get_or_insert(wish);
     }
 
-    /// Why it was asked to end, if it was.
+    /// The reason of the requested end, if any.
     pub fn end_request(&self) -> Option<SessionEndRequest> {
         self.wish
     }
 
-    /// Goes a step on the ladder where it is time to.
+    /// Sends the next signal when its time has come.
     pub fn advance_ladder(&mut self) {
         let next = match (self.wish, self.signalled) {
             (None, _) => return,
@@ -106,17 +107,17 @@ impl SessionProcess {
             (_, Some((_, libc::SIGINT))) => libc::SIGTERM,
             _ => libc::SIGKILL,
         };
-        // SAFETY: a signal to a child that has not been waited for, so that its number is its own.
+        // SAFETY: the child has not been reaped, so its process id is still its own.
         unsafe { libc::kill(self.process.id() as libc::pid_t, next) };
         self.signalled = Some((Instant::now(), next));
     }
 
-    /// What it printed since the last call.
+    /// Output since the last call.
     pub fn printed(&self) -> Vec<u8> {
         lock(&self.log).take()
     }
 
-    /// The rest of what it printed, and the last that metier said; once it has ended.
+    /// The remaining output and metier's last message, after the process has ended.
     pub fn finish_output(self) -> (Vec<u8>, Option<String>) {
         let until = Instant::now() + OUTPUT_GRACE;
         while !self.pump.is_finished() && Instant::now() < until {

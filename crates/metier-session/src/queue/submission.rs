@@ -1,4 +1,4 @@
-//! Asking for a session.
+//! Submission of a session to the queue.
 
 use metier_store::{NewSession, RecordStore};
 use metier_types::{SessionId, SessionRecord, SessionRequester};
@@ -6,24 +6,24 @@ use serde_json::Value;
 
 use super::QueueError;
 
-/// How many sessions may wait.
+/// Most sessions that may wait.
 pub const MAX_WAITING_SESSIONS: u64 = 1000;
 
-/// What is asked for, by whom.
+/// A session to submit.
 #[derive(Debug, Clone)]
 pub struct SessionSubmission {
-    /// The run file, checked.
+    /// The checked run file.
     pub file: Value,
     pub asker: SessionRequester,
-    /// The job, where the door has jobs.
+    /// The job, where the submitting API has jobs.
     pub job: Option<String>,
-    /// Id or name of the device that it is for; `None` where any will do.
+    /// Id or name of the target device; `None` for any device.
     pub device: Option<String>,
-    /// Where relative paths are meant from.
+    /// Base folder of relative paths.
     pub folder: Option<String>,
 }
 
-/// Puts a session at the end of the queue.
+/// Appends a session to the queue.
 pub fn submit_session(store: &RecordStore, ask: SessionSubmission) -> Result<SessionRecord, QueueError> {
     let new = NewSession {
         id: SessionId::new(),
@@ -37,7 +37,7 @@ pub fn submit_session(store: &RecordStore, ask: SessionSubmission) -> Result<Ses
     Ok(store.add_session(&new, MAX_WAITING_SESSIONS)?)
 }
 
-/// What people call a run: its name, else its program or image.
+/// Display name of a run: its name, else its program or image.
 fn session_name(file: &Value) -> String {
     let text = |pointer: &str| file.pointer(pointer).and_then(Value::as_str).map(str::to_string);
     let base = |path: String| path.rsplit('/').next().unwrap_or_default().to_string();

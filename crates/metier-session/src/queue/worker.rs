@@ -1,4 +1,4 @@
-//! A worker: takes sessions from the queue of a store and has each measured by a process of its own.
+//! A worker: takes sessions from the queue of a store and measures each in its own process.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -16,27 +16,27 @@ use super::session_process::{SessionEndRequest, SessionProcess};
 use super::{MeasuringProgram, QueueError};
 use metier_linux::stop_request::StopRequest;
 
-/// How often the queue is looked at while nothing is to do.
+/// Interval between polls of an idle queue.
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(300);
-/// How often a session under way is looked at.
+/// Interval between polls of a running session.
 const SESSION_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How often its log is kept and a wish to cancel looked for: each is a store call beside the measurement.
+/// Interval between saving the log and checking for a cancel request. Each is a store call during the measurement.
 const SAVE_INTERVAL: Duration = Duration::from_millis(500);
-/// How long to wait after the store did not answer.
+/// Delay after a failed store call.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(2);
-/// How often the end of a session is tried to be recorded.
+/// Most attempts to record the end of a session.
 const MAX_END_TRIES: u32 = 30;
 
 /// When a worker ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkUntil {
-    /// When it is asked to.
+    /// On a stop request.
     Asked,
-    /// When no session waits for it, too.
+    /// On a stop request, or when no session waits for this worker.
     Empty,
 }
 
-/// Works the queue of a store on a device.
+/// Processes the queue of a store on a device.
 pub struct QueueWorker {
     store: RecordStore,
     device: Device,
@@ -47,7 +47,7 @@ pub struct QueueWorker {
 }
 
 impl QueueWorker {
-    /// For a store that can be written; files that live as long as a session are in `runtime`.
+    /// The store must be writable; `runtime` is the folder for files of a session's lifetime.
     pub fn new(
         store: RecordStore,
         device: Device,
@@ -59,8 +59,8 @@ impl QueueWorker {
         Self { store, device, roots, launch, runtime, owner }
     }
 
-    /// Works until it is over; gives how many sessions it had. Call it from a thread that lives as long as the process
-    /// works: measuring processes die with it.
+    /// Processes sessions until the end condition holds. Returns the number of processed sessions.
+    /// Call it from a thread that lives until all work is done: measuring processes end with it.
     pub fn run(&self, stop: &StopRequest, until: WorkUntil) -> Result<u64, QueueError> {
         let mut worked = 0;
         while !stop.is_requested() {
@@ -78,7 +78,7 @@ impl QueueWorker {
         Ok(worked)
     }
 
-    /// Whether nothing waits for this device, or runs on it.
+    /// Whether no session waits for this device or runs on it.
     fn is_empty(&self) -> Result<bool, QueueError> {
         let (id, name) = (self.device.id.as_str(), self.device.name.as_str());
         let is_ours =
@@ -88,7 +88,7 @@ impl QueueWorker {
         Ok(!waits && self.store.claimed_sessions(id)?.is_empty())
     }
 
-    /// One session, if it is one's turn and the device is free.
+    /// Processes the next session if the device is free. Returns false if there was none.
     fn work_next(&self, stop: &StopRequest) -> Result<bool, QueueError> {
         let Some(lock) = DeviceLock::try_take(&self.runtime)? else { return Ok(false) };
         if !self.settle_abandoned()? {
@@ -102,7 +102,7 @@ impl QueueWorker {
         Ok(true)
     }
 
-    /// Settles what workers left that are gone. `false` while something of theirs still runs.
+    /// Settles the sessions of dead workers. Returns `false` while any of their processes still runs.
     fn settle_abandoned(&self) -> Result<bool, QueueError> {
         let held = self.store.claimed_sessions(self.device.id.as_str())?;
         if held.is_empty() {
@@ -110,7 +110,7 @@ impl QueueWorker {
         }
         let is_there = |owner: &OwnerProcess| process_owner::is_owner_alive(&self.roots, owner);
         for claimed_session in held {
-            // One that is our own was left too: who works a session does not come here.
+            // A claim of this worker was abandoned too: no session is in progress at this point.
             let is_worked =
                 claimed_session.owner.as_ref().is_some_and(|owner| *owner != self.owner && is_there(owner));
             if is_worked || claimed_session.child.as_ref().is_some_and(is_there) {
@@ -181,8 +181,8 @@ impl QueueWorker {
         }
     }
 
-    /// What the record of the first run that did not go well says of its end. Without it an application's own exit code could be taken for
-    /// one of ours.
+    /// The cause of failure in the record of the first failed run. Without it the application's exit
+    /// code could be mistaken for one of metier's own.
     fn failure_reason(&self, runs: &[RunId]) -> Option<String> {
         let exit = runs.iter().find_map(|id| {
             let exit = self.store.run(*id).ok().flatten()?.exit?;
@@ -200,7 +200,7 @@ impl QueueWorker {
         }
     }
 
-    /// Keeps the log and the runs so far; what cannot be kept now is tried again.
+    /// Saves the log and the runs so far. A failed save is repeated at the next call.
     fn save_progress(&self, session: &SessionRecord, notes: &mut SessionProgress) {
         if !notes.unkept.is_empty() {
             match self.store.append_session_log(session.id, notes.part, &notes.unkept) {
@@ -208,7 +208,7 @@ impl QueueWorker {
                     notes.part += 1;
                     notes.unkept.clear();
                 }
-                Err(error) => tracing::warn!(%error, "a session's log could not be kept"),
+                Err(error) => tracing::warn!(%error, "a session's log could not be saved"),
             }
         }
         match self.runs_of(session) {
@@ -230,7 +230,7 @@ impl QueueWorker {
         Ok(runs)
     }
 
-    /// Records an end, also where the store does not answer at once.
+    /// Records the end of a session, with retries while the store does not answer.
     fn record_end(&self, id: SessionId, end: &SessionEnd) -> Result<(), QueueError> {
         let mut tries = 0;
         loop {
@@ -247,7 +247,7 @@ impl QueueWorker {
     }
 }
 
-/// What is kept while a session runs.
+/// Progress of a running session.
 struct SessionProgress {
     part: u32,
     unkept: Vec<u8>,
@@ -255,25 +255,27 @@ struct SessionProgress {
     at: Instant,
 }
 
-/// What an exit status and a wish mean for a session.
+/// Derives the end of a session from its exit status and the requested end.
 fn session_end(status: ExitStatus, wish: Option<SessionEndRequest>, words: Option<String>) -> SessionEnd {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
-    let said = || words.clone().map(|words| format!(": {words}")).unwrap_or_default();
+    let detail = || words.clone().map(|words| format!(": {words}")).unwrap_or_default();
     let (state, reason) = match (wish, code) {
-        // It came to its end before the wish reached it.
+        // The session finished before the request reached it.
         (_, Some(0)) => (SessionState::Finished, None),
         (Some(SessionEndRequest::Cancel), _) => {
             (SessionState::Cancelled, Some("cancelled while it ran".to_string()))
         }
         (Some(SessionEndRequest::Stop), _) => {
-            (SessionState::Interrupted, Some("its worker was told to stop while it ran".to_string()))
+            (SessionState::Interrupted, Some("its worker was stopped while it ran".to_string()))
         }
         (None, Some(124)) => (SessionState::Failed, Some("the time limit ended it".to_string())),
-        (None, Some(2 | 125)) => (SessionState::Failed, Some(format!("it could not be measured{}", said()))),
-        (None, Some(126)) => {
-            (SessionState::Failed, Some(format!("its command cannot be executed{}", said())))
+        (None, Some(2 | 125)) => {
+            (SessionState::Failed, Some(format!("it could not be measured{}", detail())))
         }
-        (None, Some(127)) => (SessionState::Failed, Some(format!("its command was not found{}", said()))),
+        (None, Some(126)) => {
+            (SessionState::Failed, Some(format!("its command cannot be executed{}", detail())))
+        }
+        (None, Some(127)) => (SessionState::Failed, Some(format!("its command was not found{}", detail()))),
         (None, Some(code)) if code > 128 => {
             (SessionState::Failed, Some(format!("signal {} ended it", code - 128)))
         }
@@ -283,7 +285,7 @@ fn session_end(status: ExitStatus, wish: Option<SessionEndRequest>, words: Optio
     SessionEnd { state, exit_code: code, reason }
 }
 
-/// Sleeps in small steps.
+/// Sleeps in small steps, until the time is up or a stop is requested.
 fn pause(time: Duration, stop: &StopRequest) {
     let until = Instant::now() + time;
     while Instant::now() < until && !stop.is_requested() {

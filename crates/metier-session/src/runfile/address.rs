@@ -1,6 +1,6 @@
-//! Addresses of the web: which text is one, and what of it may be shown.
+//! Web addresses: recognition, and removal of secrets.
 
-/// Whether it is an address of the web with a host.
+/// Whether a text is an http or https address with a host.
 pub fn is_web(text: &str) -> bool {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     rest.is_some_and(|rest| {
@@ -12,7 +12,7 @@ pub fn is_web(text: &str) -> bool {
     })
 }
 
-/// An address without user, password, query and fragment: what may be shown and kept.
+/// An address without user, password, query and fragment, for messages and records.
 pub fn without_secrets(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else { return address.to_string() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();

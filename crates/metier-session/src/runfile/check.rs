@@ -1,7 +1,7 @@
-//! From what was written to what can run: every field checked, all faults at once.
+//! Checks a run file: every field is checked, and all faults are reported at once.
 //!
-//! Here is the order of things and what every run has; what runs and what is in it, datasets, readiness and company have
-//! rooms of their own, each an `impl` of [`RunFileCheck`].
+//! This module has the order of the checks and the fields that every run has. Targets, datasets,
+//! readiness and co-runners have their own modules, each with an `impl` of [`RunFileCheck`].
 
 mod corunners;
 mod dataset;
@@ -27,17 +27,17 @@ impl RunFile {
         RunFileCheck { input_later, ..RunFileCheck::default() }.check_all(self, origins)
     }
 
-    /// Checks everything but what is there: it runs later, and perhaps on another device.
+    /// Checks everything except the existence of files: the run starts later, perhaps on another device.
     pub fn check_for_later(self, origins: &FieldOrigins) -> Result<CheckedRun, RunFileFaults> {
         RunFileCheck { input_later: true, is_later: true, ..RunFileCheck::default() }.check_all(self, origins)
     }
 
-    /// Checks everything, and looks for what a run would look for only when it starts.
+    /// Checks everything, including files that a run opens only at its start.
     pub fn check_dry(self, origins: &FieldOrigins) -> Result<CheckedRun, RunFileFaults> {
         RunFileCheck { is_dry: true, ..RunFileCheck::default() }.check_all(self, origins)
     }
 
-    /// Takes relative paths as they are meant: from where the file is.
+    /// Resolves relative paths against the folder of the file.
     pub fn resolve_paths(&mut self, folder: &Path) {
         let absolute = |path: &mut String| {
             if !path.is_empty() && !path.contains("://") {
@@ -45,7 +45,7 @@ impl RunFile {
             }
         };
         let is_command = self.image.is_none() && self.pod.is_none();
-        // Of a pod these are paths of its node, and in a container its own: where the file is says nothing of those.
+        // These are paths on a pod's node or inside a container, so the file's folder does not apply.
         if self.pod.is_none() {
             let probes = self.probes.iter_mut().flat_map(|probe| &mut probe.mounts);
             self.mounts.iter_mut().chain(probes).for_each(|mount| absolute(&mut mount.source));
@@ -71,11 +71,11 @@ impl RunFile {
 #[derive(Default)]
 struct RunFileCheck {
     faults: Vec<RunFileFault>,
-    /// An input that was typed is looked for when it is read.
+    /// The input (set by a flag) is checked only when it is read.
     input_later: bool,
-    /// Nothing is looked for on this device.
+    /// The run starts later: no file is checked on this device.
     is_later: bool,
-    /// Nothing will run: what is looked for at the start is looked for now.
+    /// No run starts: files that a run opens at its start are checked now.
     is_dry: bool,
 }
 
@@ -101,7 +101,7 @@ impl RunFileCheck {
         self.faults.push(RunFileFault::new(field, format!("{:?}", shortened(got)), want));
     }
 
-    /// A text that has to be readable as something.
+    /// Parses a text; a failure is a fault.
     fn read<T>(
         &mut self,
         field: String,

@@ -1,4 +1,4 @@
-//! A run that makes sense: what a run file becomes when nothing is wrong with it.
+//! A checked run: the result of a run file without faults.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,67 +9,67 @@ use metier_types::{ContentDigest, PageCacheState};
 use super::address::is_web;
 use super::file::RunFile;
 
-/// A run that makes sense.
+/// A run whose fields are all valid.
 #[derive(Debug, Clone)]
 pub struct CheckedRun {
-    /// What it was made of, paths made absolute; it can be written out and read again.
+    /// Its run file with absolute paths; it can be written and read again.
     pub file: RunFile,
-    /// What the measuring room is asked for; batch, repetition, dataset and company come when it is run.
+    /// Specification for `metier-measure`. Batch, repetition, dataset and co-runners are set at the run.
     pub spec: RunSpec,
-    /// What it works on.
+    /// Dataset of the run.
     pub dataset: Option<CheckedDataset>,
-    /// Runs that it needs.
+    /// Companions.
     pub needs: Vec<CheckedRun>,
     pub with: Vec<CheckedRun>,
-    /// When it is ready.
+    /// Readiness rule.
     pub ready: Option<ReadinessRule>,
-    /// Runs before the ones that count.
+    /// Number of warm-up runs.
     pub warmup: u32,
-    /// How many times to measure.
+    /// Number of measured runs.
     pub repeats: u32,
 }
 
-/// A dataset that is wanted.
+/// The requested dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedDataset {
     pub source: DatasetSource,
-    /// The digest that it must have.
+    /// The required digest.
     pub digest: Option<ContentDigest>,
-    /// Where a container sees it.
+    /// Path in a container.
     pub target: String,
-    /// What to do about the page cache.
+    /// Page-cache state to prepare.
     pub page_cache: PageCacheState,
 }
 
-/// Where a dataset is.
+/// Source of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatasetSource {
-    /// A file or folder here.
+    /// A local file or folder.
     Path(PathBuf),
     /// A file on a web server.
     Http(String),
-    /// An object, or all under a prefix that ends with `/`.
+    /// An S3 object, or all objects under a prefix that ends with `/`.
     S3 {
         bucket: String,
         /// The key, or the prefix.
         key: String,
-        /// Where the store is, if it was said.
+        /// Address of the store, if given.
         endpoint: Option<String>,
-        /// Its region, if it was said.
+        /// Region of the store, if given.
         region: Option<String>,
     },
 }
 
-/// When a run is ready.
+/// Rule for the readiness of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadinessRule {
-    /// What to look for.
+    /// Sign of readiness.
     pub sign: ReadinessSign,
-    /// How long that may take.
+    /// Time limit.
     pub within: Duration,
 }
 
-/// What shows that a run is ready.
+/// Sign that a run is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadinessSign {
     Port(String, u16),
@@ -78,13 +78,13 @@ pub enum ReadinessSign {
     Output(String),
 }
 
-/// Where a container sees its dataset if nobody says otherwise.
+/// Default path of the dataset in a container.
 pub const DATASET_TARGET: &str = "/dataset";
-/// How long getting ready may take if nobody says otherwise.
+/// Default time limit of readiness.
 pub const DEFAULT_READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl DatasetSource {
-    /// Reads where a dataset is.
+    /// Parses the source of a dataset.
     pub fn read(text: &str, endpoint: Option<String>, region: Option<String>) -> Option<Self> {
         if let Some(rest) = text.strip_prefix("s3://") {
             let (bucket, key) = rest.split_once('/')?;

@@ -1,7 +1,7 @@
-//! A YAML or JSON document as a tree in which every value knows its place.
+//! A YAML or JSON document as a tree of values with their positions.
 //!
-//! The shape is looked at later, so that one wrong field does not hide the next. Scalars keep the text that was
-//! written: an argument `0.50` stays `0.50`, and `1.10` does not become `1.1`.
+//! Types are checked later, so that one wrong field does not hide the next. Scalars keep their
+//! original text: an argument `0.50` stays `0.50`, and `1.10` does not become `1.1`.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use serde_saphyr::{Location, Spanned};
 
 use super::fault::{RunFileFault, RunFileFaults};
 
-/// No run file is larger; something else was named by mistake.
+/// Largest accepted file; a larger one is taken for a mistake.
 pub const MAX_RUN_FILE_BYTES: usize = 1 << 20;
 
 /// Line and column, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TextPosition {
-    /// From 1; 0 is unknown.
+    /// From 1; 0 if unknown.
     pub line: u64,
     /// From 1, in characters.
     pub column: u64,
@@ -28,27 +28,27 @@ impl From<Location> for TextPosition {
     }
 }
 
-/// One value and where it is written.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub struct DocumentNode {
     pub place: TextPosition,
     pub value: DocumentValue,
-    /// Where its text lies in the document: first byte and length.
+    /// Span of its text in the document: first byte and length.
     text: Option<(usize, usize)>,
 }
 
-/// What a document can hold.
+/// The kinds of values of a document.
 #[derive(Debug, Clone)]
 pub enum DocumentValue {
     Null,
-    /// A plain word that is neither text nor null: the bool or number as it was written.
+    /// A plain scalar that is neither text nor null: the original text of a bool or number.
     Plain(String),
     Text(String),
     List(Vec<DocumentNode>),
     Map(Vec<(DocumentKey, DocumentNode)>),
 }
 
-/// The name of an entry and where it is written.
+/// The name of an entry and its position.
 #[derive(Debug, Clone)]
 pub struct DocumentKey {
     pub name: String,
@@ -72,19 +72,19 @@ impl DocumentNode {
         let mut node: DocumentNode = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
             let place = error.location().map(TextPosition::from).unwrap_or_default();
             let text = error.without_snippet().to_string();
-            // The library ends its sentence with the place, and may go on in further lines; we say it before.
+            // The library appends the position and further lines; metier's message starts with the position.
             let name_text = text.lines().next().unwrap_or_default();
-            let said = plain_message(name_text.split(" at line ").next().unwrap_or(name_text));
+            let message = plain_message(name_text.split(" at line ").next().unwrap_or(name_text));
             RunFileFaults::from(RunFileFault {
                 place: Some(place),
-                ..RunFileFault::document(&said, "YAML such as `command: [sleep, \"1\"]`, or JSON")
+                ..RunFileFault::document(&message, "YAML such as `command: [sleep, \"1\"]`, or JSON")
             })
         })?;
         node.restore(text);
         Ok(node)
     }
 
-    /// Puts the written text of numbers and the like back in.
+    /// Restores the original text of numbers and bools.
     fn restore(&mut self, document: &str) {
         match &mut self.value {
             DocumentValue::Plain(word) => {
@@ -102,7 +102,7 @@ impl DocumentNode {
         }
     }
 
-    /// What it is, for people.
+    /// Name of the kind, for messages.
     pub fn kind(&self) -> String {
         match &self.value {
             DocumentValue::Null => "nothing".into(),
@@ -114,12 +114,12 @@ impl DocumentNode {
     }
 }
 
-/// What the library says, without what only its own caller could do about it.
+/// The library's message without its advice to programmers.
 fn plain_message(text: &str) -> String {
     if text.contains("budget breached") {
         let what = match text {
-            said if said.contains("Document") => "it holds more than one document",
-            said if said.contains("Depth") => "it is nested more than 32 deep",
+            breach if breach.contains("Document") => "it holds more than one document",
+            breach if breach.contains("Depth") => "it is nested more than 32 deep",
             _ => "it holds more than 50 000 values",
         };
         return what.into();
@@ -133,7 +133,7 @@ fn plain_message(text: &str) -> String {
     }
 }
 
-/// A text that fits into a message.
+/// A text cut to a length that fits into a message.
 pub fn shortened(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}…", &text[..at]),

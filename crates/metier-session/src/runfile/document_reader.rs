@@ -1,4 +1,4 @@
-//! Takes a tree of values apart, field by field: what does not fit becomes a fault, and reading goes on.
+//! Reads a tree of values field by field. An invalid value becomes a fault, and reading continues.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use super::document::{DocumentKey, DocumentNode, DocumentValue, shortened};
 use super::fault::{FieldOrigins, RunFileFault};
 use super::nearest::nearest;
 
-/// What was found wrong so far, and where each field is written.
+/// Faults so far, and the origin of each field.
 #[derive(Debug, Default)]
 pub struct DocumentReader {
     pub faults: Vec<RunFileFault>,
     pub origins: FieldOrigins,
-    /// How many run files are around the one that is read.
+    /// Nesting depth of the run file.
     pub depth: usize,
 }
 
 impl DocumentReader {
-    /// Notes that a value does not fit.
+    /// Records an invalid value.
     pub fn wrong(&mut self, node: &DocumentNode, path: &str, want: &str) {
         self.faults
             .push(RunFileFault { place: Some(node.place), ..RunFileFault::new(path, node.kind(), want) });
     }
 
-    /// The entries of a map, read by name; entries that nobody asked for are faults.
+    /// Reads the entries of a map by name; unknown entries are faults.
     pub fn map<T>(
         &mut self,
         node: DocumentNode,
@@ -41,7 +41,7 @@ impl DocumentReader {
         Some(read)
     }
 
-    /// A text; numbers and such are taken as they are written.
+    /// A text; numbers and bools give their original text.
     pub fn text(&mut self, node: DocumentNode, path: &str, want: &str) -> Option<String> {
         match node.value {
             DocumentValue::Text(text) | DocumentValue::Plain(text) if !text.contains('\0') => Some(text),
@@ -52,8 +52,8 @@ impl DocumentReader {
         }
     }
 
-    /// A list, item by item. What could not be read leaves an empty place, so that those behind it keep their numbers; it is a
-    /// fault already, and what is wrong inside of it is not told again.
+    /// A list, item by item. An invalid item leaves a default value, so that later items keep their
+    /// indices. It is a fault already, so faults inside it are not reported again.
     pub fn list<T: Default>(
         &mut self,
         node: DocumentNode,
@@ -93,7 +93,7 @@ impl MapFields<'_> {
         }
     }
 
-    /// A field as it is; `None` if it is not there or null.
+    /// The node of a field; `None` if it is missing or null.
     pub fn take(&mut self, name: &'static str) -> Option<DocumentNode> {
         self.known.push(name);
         let at = self.entries.iter().position(|(key, _)| key.name == name)?;
@@ -175,7 +175,7 @@ impl MapFields<'_> {
         None
     }
 
-    /// Names and their texts.
+    /// A map of names to texts.
     pub fn table(&mut self, name: &'static str, want: &str) -> BTreeMap<String, String> {
         let Some((node, path)) = self.take_named(name) else { return BTreeMap::new() };
         let DocumentValue::Map(entries) = node.value else {
@@ -203,7 +203,7 @@ impl MapFields<'_> {
         self.reader.map(node, &path, want, read)
     }
 
-    /// What nobody asked for is a slip, or a field of a later version: both must not be ignored.
+    /// An unread entry is a typing mistake or a field of a later version; neither may be ignored.
     fn end(self) {
         for (key, _) in &self.entries {
             let field = match self.path.as_str() {

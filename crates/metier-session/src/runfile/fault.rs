@@ -1,5 +1,5 @@
-//! What is wrong with a run file: all of it at once, each with its place, its field, what was given and what would
-//! be right.
+//! Faults of a run file, reported together. Each has its position, its field, the given value and the
+//! expected one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 use super::document::TextPosition;
 
-/// One thing that is wrong.
+/// A fault of a run file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFileFault {
-    /// The file that it is in, where that is another than the one that was given.
+    /// The file of the fault, if it is not the given file.
     pub file: Option<PathBuf>,
-    /// Where in the file; `None` for what came from a flag or is not there at all.
+    /// Position in the file; `None` for a value from a flag or a missing value.
     pub place: Option<TextPosition>,
-    /// The flag or variable that set it, where it was not the file.
+    /// The flag or variable that set the field, if not the file.
     pub flag: Option<String>,
     /// Dotted, for example `limits.memory` or `mounts[1].target`; empty for the document itself.
     pub field: String,
-    /// What was given; `None` where nothing was.
+    /// The given value; `None` if missing.
     pub got: Option<String>,
-    /// What would be right.
+    /// The expected value.
     pub want: String,
 }
 
@@ -42,7 +42,7 @@ impl RunFileFault {
         Self::new("", got, want)
     }
 
-    /// Something that has to be there and is not.
+    /// A missing required field.
     pub fn absent(field: impl Into<String>, want: impl Into<String>) -> Self {
         Self { got: None, ..Self::new(field, "", want) }
     }
@@ -57,7 +57,7 @@ impl RunFileFault {
         self.line().and(self.place.map(|place| place.column)).filter(|column| *column > 0)
     }
 
-    /// What is wrong, without where.
+    /// The fault without its position.
     pub fn message(&self) -> String {
         let name = self.flag.as_deref().unwrap_or(&self.field);
         let what = match (&self.got, name) {
@@ -84,17 +84,17 @@ impl fmt::Display for RunFileFault {
     }
 }
 
-/// Everything that is wrong; never empty.
+/// All faults of a run file; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFileFaults(pub(super) Vec<RunFileFault>);
 
 impl RunFileFaults {
-    /// Each of them, in the order of the file.
+    /// All faults, in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = &RunFileFault> {
         self.0.iter()
     }
 
-    /// The same, of this file, but for those of a flag.
+    /// Adds the file name to all faults that do not come from a flag.
     pub fn in_file(mut self, file: &Path) -> Self {
         self.0
             .iter_mut()
@@ -124,12 +124,12 @@ impl fmt::Display for RunFileFaults {
 
 impl std::error::Error for RunFileFaults {}
 
-/// Who said what a field is: the file, with the place, or a flag.
+/// Origin of each field: a position in the file, or a flag.
 #[derive(Debug, Clone, Default)]
 pub struct FieldOrigins {
     places: BTreeMap<String, TextPosition>,
     flags: BTreeMap<String, String>,
-    /// What did not even have the right shape.
+    /// Faults of values with the wrong type.
     pub(super) misshapen: Vec<RunFileFault>,
 }
 
@@ -138,12 +138,12 @@ impl FieldOrigins {
         self.places.insert(field.to_string(), place);
     }
 
-    /// A flag or a variable set this field, and not the file.
+    /// Records that a flag or variable set this field.
     pub fn flag(&mut self, field: &str, flag: impl Into<String>) {
         self.flags.insert(field.to_string(), flag.into());
     }
 
-    /// Everything that is wrong, in the order of the file; a field of the wrong shape is not told twice.
+    /// All faults in the order of the file; a field of the wrong type is reported once.
     pub(super) fn collect_faults(&self, found: Vec<RunFileFault>) -> Option<RunFileFaults> {
         let is_within = |field: &str, outer: &str| {
             field.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -157,12 +157,12 @@ impl FieldOrigins {
         (!faults.is_empty()).then_some(RunFileFaults(faults))
     }
 
-    /// Whether a flag set it.
+    /// Whether a flag set the field.
     pub(super) fn is_flag(&self, field: &str) -> bool {
         self.flags.contains_key(field)
     }
 
-    /// A fault with the place of its field, or of the nearest one around it that is written.
+    /// Adds the position of the field, or of its nearest parent in the file.
     pub(super) fn locate(&self, mut fault: RunFileFault) -> RunFileFault {
         if fault.place.is_some() || fault.flag.is_some() {
             return fault;

@@ -1,36 +1,36 @@
-//! The machinery of the table of run-file fields in [`super::file`].
+//! Macros and traits for the table of run-file fields in [`super::file`].
 //!
-//! A row of the table is one field: its documentation, name, kind, the text that an error gives as
-//! wanted and, where it has one, its flag: group, name, value, and help where that is not the
-//! documentation. `run_file_tables` makes of the rows the structs with their serialised form and
-//! JSON Schema, the reader ([`FieldTable::document_reader`]), the flags ([`FieldTable::FLAGS`]) and the places
-//! that flags write to ([`FieldTable::slot`]). A kind is one line in each of `field_kind`,
-//! `read_field` and, where a flag sets it without a rule of its own, `field_slot`.
+//! A row of the table is one field: its documentation, name, kind, expected form for messages and,
+//! optionally, its flag: group, name, value, and help if it differs from the documentation.
+//! `run_file_tables` generates from the rows the structs with their serialised form and JSON Schema,
+//! the reader ([`FieldTable::document_reader`]), the flags ([`FieldTable::FLAGS`]) and the places
+//! that flags write to ([`FieldTable::slot`]). A kind needs one line each in `field_kind`,
+//! `read_field` and, if a flag sets it directly, `field_slot`.
 //!
-//! What fields mean together (one of command, image and pod, mounts of a pod, a dataset's store)
-//! is code in [`super::check`]: as columns of the table such rules would be longer and less clear.
+//! Rules across fields (one of command, image and pod, mounts of a pod, a dataset's store) are code
+//! in [`super::check`]: as columns of the table they would be longer and less clear.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::document_reader::MapFields;
 
-/// A part of a run file that is described by rows.
+/// A part of a run file, described by table rows.
 pub trait FieldTable: Sized {
     /// Flags of its fields.
     const FLAGS: &'static [RunFlag];
 
-    /// Takes the fields out of a map; what does not fit is a fault there.
+    /// Reads the fields from a map; an invalid value becomes a fault of the map.
     fn read(fields: &mut MapFields<'_>) -> Self;
 
-    /// Where a flag writes to.
+    /// The field that a flag writes to.
     fn slot(&mut self, name: &str) -> FieldSlot<'_>;
 
     /// Names of the fields that differ from the default.
     fn given(&self) -> Vec<&'static str>;
 }
 
-/// A field as a flag sets it.
+/// Reference to a field, by the way a flag sets it.
 pub enum FieldSlot<'a> {
     Text(&'a mut Option<String>),
     List(&'a mut Vec<String>),
@@ -38,28 +38,28 @@ pub enum FieldSlot<'a> {
     Switch(&'a mut bool),
     Count(&'a mut Option<u32>),
     Time(&'a mut Option<Duration>, fn(&str) -> Option<Duration>),
-    /// Only by a rule of its own.
+    /// Set only by a special rule.
     Other,
 }
 
 /// A flag of `metier run` that sets a field.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RunFlag {
-    /// Without the dashes.
+    /// Name without the dashes.
     pub name: &'static str,
-    /// Dotted, such as `limits.memory`.
+    /// Dotted field name, such as `limits.memory`.
     pub field: &'static str,
-    /// What stands for the value in help; empty for a switch.
+    /// Placeholder of the value in help; empty for a switch.
     pub value: &'static str,
     pub(super) help: &'static str,
     pub group: FlagGroup,
-    /// Whether it may be given again.
+    /// Whether it may be repeated.
     pub is_list: bool,
-    /// What an error gives as wanted.
+    /// Expected form, for messages.
     pub want: &'static str,
 }
 
-/// Flags that stand together in help.
+/// Group of flags in help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagGroup {
     Measuring,
@@ -70,7 +70,7 @@ pub enum FlagGroup {
 }
 
 impl RunFlag {
-    /// Its line of help.
+    /// Its help text.
     pub fn help_text(&self) -> String {
         let text = self.help.trim().trim_end_matches('.');
         if self.is_list { format!("{text}; may be given again") } else { text.to_string() }
@@ -81,7 +81,7 @@ impl FlagGroup {
     pub const ALL: [Self; 5] =
         [Self::Measuring, Self::Surroundings, Self::Dataset, Self::Containers, Self::Keeping];
 
-    /// The heading in help.
+    /// Heading in help.
     pub fn heading(self) -> &'static str {
         match self {
             Self::Measuring => "Measuring",
@@ -97,7 +97,7 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Words of a command line; those that are not UTF-8 cannot be written in a run file exactly.
+/// Serialises words of a command line. Words that are not UTF-8 cannot be represented exactly.
 pub(super) fn serialize_words<S: serde::Serializer>(
     words: &[std::ffi::OsString],
     serializer: S,
@@ -155,7 +155,7 @@ macro_rules! run_file_tables {
     )+};
 }
 
-/// The struct of a table, one row after the other.
+/// Generates the struct of a table, row by row.
 #[rustfmt::skip]
 macro_rules! table_struct {
     ([$($head:tt)*] $name:ident [$($out:tt)*]) => {
@@ -182,7 +182,7 @@ macro_rules! table_struct {
     };
 }
 
-/// Attributes and type of a kind; one that is not listed is a table of its own.
+/// Attributes and type of a kind; an unlisted kind is a table itself.
 #[rustfmt::skip]
 macro_rules! field_kind {
     (Text $($row:tt)*) => { field_kind! { "Option<ScalarForm>" Option<String>; $($row)* } };
@@ -214,7 +214,7 @@ macro_rules! field_kind {
     };
 }
 
-/// How a kind is read.
+/// Reader of a kind.
 #[rustfmt::skip]
 macro_rules! read_field {
     (Version; $fields:ident, $name:expr, $want:expr) => { forms::read_version($fields, $name, $want) };
@@ -241,7 +241,7 @@ macro_rules! read_field {
     };
 }
 
-/// How a flag sets a kind without a rule of its own.
+/// Slot by which a flag sets a kind directly.
 #[rustfmt::skip]
 macro_rules! field_slot {
     (Text; $field:expr) => { FieldSlot::Text($field) };
@@ -255,7 +255,7 @@ macro_rules! field_slot {
     ($other:ident; $field:expr) => { FieldSlot::Other };
 }
 
-/// Whether a flag of a kind may be given again.
+/// Whether a flag of a kind may be repeated.
 #[rustfmt::skip]
 macro_rules! is_list {
     (Texts) => { true };

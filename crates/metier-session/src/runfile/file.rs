@@ -1,8 +1,8 @@
-//! A run file as it is written: the table of its fields, from which come its reader, its JSON
-//! Schema, the flags of `metier run` and what each flag sets (see [`super::fields`]).
+//! The table of run-file fields. It generates the reader, the JSON Schema, the flags of `metier run`
+//! and the assignment of flags to fields (see [`super::fields`]).
 //!
-//! Short forms are accepted where one value says it all (`dataset: images.tar`, `pod: alpine`,
-//! `mounts: ["a:/a:ro"]`) and written out in full when a file is written back.
+//! Short forms are accepted (`dataset: images.tar`, `pod: alpine`, `mounts: ["a:/a:ro"]`). A written
+//! file has the full form.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ const WORDS: &str = "a list of words such as [make, \"-j2\"]";
 const BOOL: &str = "true or false";
 
 run_file_tables! {
-/// What is to run and how, as it is written.
+/// Description of a run.
 RunFile "" {
     /// `metier.run-file/1`.
     schema: Version = "\"metier.run-file/1\"";
@@ -39,71 +39,71 @@ RunFile "" {
     /// Image, to run as a Job of a cluster, and where.
     pod: Pod = "an image, or a map of image, node, selector, …",
         [Containers "pod" "IMAGE" "Run a pod of this image in a cluster"];
-    /// Arguments, after those of `command`, or to the image's entrypoint. `{dataset}` stands for where the dataset is.
+    /// Arguments, after those of `command`, or to the image's entrypoint. `{dataset}` becomes the dataset's path.
     arguments: Arguments = WORDS;
-    /// Variables beside those that it gets anyway.
+    /// Additional environment variables.
     environment: Table = "names and their texts, such as `MODE: fast`",
-        [Surroundings "env" "NAME[=VALUE]" "A variable; NAME alone passes ours on"];
+        [Surroundings "env" "NAME[=VALUE]" "Environment variable; NAME alone passes on the current value"];
     /// Folder to run in.
     working_directory: Text = "the path of a folder", [Surroundings "workdir" "FOLDER"];
     /// Files and folders of this machine that a container sees.
     mounts: Mounts = "a list of mounts", [Containers "mount" "SOURCE:TARGET[:ro]"];
-    /// What it works on: fetched, verified and read-only.
+    /// Dataset of the run: fetched, verified and read-only.
     dataset: Dataset = "a path, https://…, s3://…, or a map of source, digest, …",
         [Dataset "dataset" "SOURCE"
-         "What it works on, fetched before the clock starts: a path, https://… or s3://bucket/key"];
+         "Dataset, fetched before the clock starts: a path, https://… or s3://bucket/key"];
     /// File or folder whose digest is recorded.
     input: Text = "the path of a file or folder", [Dataset "input" "PATH"];
-    /// Files to keep with the run afterwards: paths with `*` and `?`.
+    /// Files to store with the run afterwards: paths with `*` and `?`.
     artefacts: Texts = "paths such as [\"out/*.json\"]", [Measuring "artefact" "PATTERN"];
     /// Other tools that measure from inside, such as nsys or TAU.
     probes: Probes = "a list of probes",
         [Measuring "probe" "FILE"
          "A tool that measures from inside: a YAML file of wrap, mounts, environment and artefacts"];
-    /// What it may use at most.
+    /// Resource limits.
     limits: Limits = "a map of cpu, memory and gpu";
-    /// Runs that it needs: started before it, ended after it.
+    /// Companion runs: started before this run, ended after it.
     needs: Runs = "a list of runs", [Surroundings "needs" "FILE|COMMAND"];
-    /// Runs to put beside it: started before its clock, and again whenever they end, until it ends.
+    /// Neighbour runs: started before the clock starts, and again each time they end, until this run ends.
     with: Runs = "a list of runs", [Surroundings "with" "FILE|COMMAND"];
-    /// When it is ready.
+    /// Sign that the run is ready.
     ready: Ready = "a map of one of port, http, file, output, and within",
         [Surroundings "ready" "SIGN"
-         "When it is ready: port:8080, http://…, file:PATH, or of a container output:TEXT"];
-    /// Runs before the ones that count.
+         "Sign that it is ready: port:8080, http://…, file:PATH, or for a container output:TEXT"];
+    /// Number of warm-up runs.
     warmup: Count = "a whole number", [Measuring "warmup" "N"];
-    /// How many times to measure.
+    /// Number of measured runs.
     repeats: Count = "a whole number", [Measuring "repeat" "N"];
     /// End at the first repetition that fails.
     stop_on_failure: Switch = BOOL, [Measuring "stop-on-failure" ""];
-    /// Longest time it may take.
+    /// Time limit of a run.
     timeout: Time(duration) = DURATION,
         [Surroundings "timeout" "TIME"
-         "Longest time it may take: 250ms, 1.5s, 2m, 1h [METIER_RUN_TIMEOUT; default none]"];
-    /// How long it is to run; then it is ended, and was complete.
+         "Time limit of a run: 250ms, 1.5s, 2m, 1h [METIER_RUN_TIMEOUT; default none]"];
+    /// Planned duration; then the run is ended and counts as complete.
     duration: Time(duration) = DURATION,
-        [Surroundings "for" "TIME" "Run it for so long, then end it: it was complete, and the exit code is 0"];
+        [Surroundings "for" "TIME" "Planned duration; then the run is ended and counts as complete, with exit code 0"];
     /// Time between INT, TERM and KILL.
     grace: Time(forms::grace) = "a time such as 5s, at most 1h",
         [Surroundings "grace" "TIME"
-         "Time between INT, TERM and KILL when its time is up [METIER_RUN_GRACE; default 5s]"];
-    /// How long processes that it leaves behind may go on.
+         "Time between INT, TERM and KILL at the end of its time [METIER_RUN_GRACE; default 5s]"];
+    /// How long leftover processes may continue.
     linger: Time(duration) = DURATION,
         [Surroundings "linger" "TIME"
-         "How long processes that it leaves behind may go on [METIER_RUN_LINGER; default 10s]"];
+         "How long leftover processes may continue [METIER_RUN_LINGER; default 10s]"];
     /// Time between samples.
     interval: Time(forms::interval) = "1ms to 10s",
         [Measuring "interval" "TIME"
          "Time between samples of the time line, 1ms to 10s [METIER_RUN_INTERVAL; default 100ms]"];
-    /// How to listen to what the application says of itself.
+    /// Sources of application messages.
     listen: Listen = "socket, pywaggle, lines, or a map with scrape too",
         [Measuring "listen" "HOW"
-         "Listen to what it says of itself: socket, socket=PATH, pywaggle, lines"];
-    /// Samples of its stacks per second.
+         "Listen to application messages: socket, socket=PATH, pywaggle, lines"];
+    /// Stack samples per second.
     stacks: Stacks = "true, false or samples per second", [Measuring "stacks" "HZ"];
-    /// How a container is made.
+    /// Options of the container.
     container: Container = "a map of engine, network, runtime, user, …";
-    /// Words to find it by.
+    /// Words to find the run by.
     tags: Texts = "a list of words", [Keeping "tag" "WORD"];
 }
 
@@ -111,11 +111,11 @@ RunFile "" {
 Pod "pod." {
     /// The image.
     image: Required = "an image such as python:3.12";
-    /// The node to run on, by name.
+    /// Name of the node to run on.
     node: Text = "the name of a node", [Containers "node" "NAME"];
     /// Labels that the node must have.
     selector: Table = "labels and their values, such as `zone: edge`", [Containers "selector" "NAME=VALUE"];
-    /// Namespace; the context's own, else `default`.
+    /// Namespace; by default the context's own, else `default`.
     namespace: Text = "the name of a namespace", [Containers "namespace" "NAME"];
     /// Context of the kubeconfig.
     context: Text = "the name of a context", [Containers "context" "NAME"];
@@ -126,46 +126,46 @@ Pod "pod." {
 
 /// A file or folder of this machine that a container sees.
 Mount "mounts." {
-    /// Path here.
+    /// Path on this machine.
     source: Required = "a path here";
-    /// Path there.
+    /// Path in the container.
     target: Required = "an absolute path there";
-    /// Whether it may only be read.
+    /// Whether it is read-only.
     read_only: Switch = BOOL;
 }
 
-/// What a run works on.
+/// Dataset of a run.
 Dataset "dataset." {
-    /// A path, `https://…`, or `s3://bucket/key`, with `/` at its end for a folder.
+    /// A path, `https://…`, or `s3://bucket/key`, with a final `/` for a folder.
     source: Required = "a path, https://… or s3://…";
-    /// Its digest, `sha256:` and 64 digits; what is fetched must have it.
+    /// Required digest: `sha256:` and 64 digits.
     digest: Text = "sha256: and 64 digits", [Dataset "dataset-digest" "sha256:…"];
-    /// Where a container sees it.
+    /// Path in the container.
     target: Text = "an absolute path in the container",
-        [Dataset "dataset-target" "PATH" "Where a container sees it [default /dataset]"];
-    /// `cold` drops it from the page cache before the clock starts, `warm` reads it in; else it is left alone.
+        [Dataset "dataset-target" "PATH" "Path of the dataset in the container [default /dataset]"];
+    /// `cold` drops it from the page cache before the clock starts, `warm` reads it in; by default it is unchanged.
     page_cache: Text = "cold or warm", [Dataset "page-cache" "STATE"];
-    /// Address of the S3-compatible store; AWS_ENDPOINT_URL, else Amazon's.
+    /// Address of the S3-compatible store; by default AWS_ENDPOINT_URL, else Amazon's.
     endpoint: Text = "an address such as https://s3.example.org", [Dataset "dataset-endpoint" "URL"];
-    /// Region of the store; AWS_REGION, else us-east-1.
+    /// Region of the store; by default AWS_REGION, else us-east-1.
     region: Text = "a region such as us-east-1", [Dataset "dataset-region" "NAME"];
 }
 
-/// Another tool that measures from inside: what it needs to be there, and the files that it leaves.
+/// Another tool that measures from inside, with its mounts, variables and result files.
 Probe "probes." {
-    /// What it is called.
+    /// Name of the tool.
     name: Text = "a name";
     /// Words before the command, such as `nsys profile -o /tmp/trace`.
     wrap: Words = "a list of words such as [nsys, profile]";
-    /// Files that it needs.
+    /// Mounts that the tool needs.
     mounts: Mounts = "a list of mounts";
-    /// Variables that it needs.
+    /// Variables that the tool needs.
     environment: Table = "names and their texts";
-    /// Files that it leaves.
+    /// Result files of the tool.
     artefacts: Texts = "paths such as [\"*.nsys-rep\"]";
 }
 
-/// What a run may use at most.
+/// Resource limits of a run.
 Limits "limits." {
     /// Cores: `2`, `0.5`, `500m`.
     cpu: Text = CORES,
@@ -178,62 +178,62 @@ Limits "limits." {
         [Surroundings "limit-gpu" "N|all" "GPUs that a container or pod gets: a number, or all"];
 }
 
-/// How to listen to what the application says of itself.
+/// Sources of application messages.
 Listen "listen." {
-    /// On the Waggle live socket.
+    /// The Waggle live socket.
     socket: Switch = BOOL;
-    /// At this path of this host instead of one of our own.
+    /// At this path of this host instead of a generated one.
     socket_path: Text = "the absolute path of a socket";
-    /// To pywaggle's log folder.
+    /// pywaggle's log folder.
     pywaggle: Switch = BOOL;
-    /// To lines on a file descriptor.
+    /// Lines on a file descriptor.
     lines: Switch = BOOL;
-    /// To its own metrics pages.
+    /// The application's metrics pages.
     scrape: Texts = "addresses such as http://127.0.0.1:8000/metrics",
-        [Measuring "scrape" "URL" "Read its own metrics page"];
+        [Measuring "scrape" "URL" "Read the application's metrics page"];
 }
 
 /// How a container is made.
 Container "container." {
-    /// Where the engine listens: a socket's path or `unix://…`; DOCKER_HOST, else the usual sockets.
+    /// Socket of the engine: a path or `unix://…`; by default DOCKER_HOST, else the usual sockets.
     engine: Text = "the path of a socket, or unix://…", [Containers "engine" "SOCKET"];
-    /// What to run instead of the image's entrypoint.
+    /// Entrypoint instead of the image's own.
     entrypoint: Texts = WORDS, [Containers "entrypoint" "WORD"];
     /// Network to join: `host`, `none`, or a name.
     network: Text = "host, none, or the name of a network", [Containers "network" "NETWORK"];
     /// Runtime, such as `nvidia`.
     runtime: Text = "the name of a runtime, such as nvidia", [Containers "runtime" "NAME"];
-    /// User inside, `name` or `uid:gid`.
+    /// User in the container, `name` or `uid:gid`.
     user: Text = "a user such as 1000:1000", [Containers "user" "USER"];
-    /// Devices of this machine that it sees.
+    /// Devices of this machine for the container.
     devices: Texts = "paths such as [/dev/video0]", [Containers "device" "PATH"];
-    /// Capabilities beyond the usual ones.
+    /// Additional capabilities.
     capabilities: Texts = "names such as [SYS_NICE]", [Containers "capability" "NAME"];
-    /// Whether it may do everything that this machine may.
+    /// Whether the container has all privileges on this machine.
     privileged: Switch = BOOL, [Containers "privileged" ""];
-    /// Whether it reads our standard input.
+    /// Whether the container reads metier's stdin.
     stdin: Switch = BOOL, [Containers "stdin" ""];
     /// Size of its `/dev/shm`.
     shared_memory: Text = SIZE, [Containers "shared-memory" "SIZE"];
-    /// Labels beside ours.
+    /// Labels in addition to metier's own.
     labels: Table = "names and their texts", [Containers "label" "NAME=VALUE"];
-    /// When the image is fetched: `missing` (when it is not here yet), `always` or `never`.
+    /// When to pull the image: `missing` (if not present), `always` or `never`.
     pull: Text = "missing, always or never", [Containers "pull" "WHEN"];
 }
 
-/// When a run is ready: one of the four, within a time.
+/// Readiness of a run: exactly one sign, and a time limit.
 Ready "ready." {
-    /// Something listens on this port: `8080` or `host:8080`.
+    /// A server listens on this port: `8080` or `host:8080`.
     port: Text = "a port such as 8080";
     /// This address answers with a status below 400.
     http: Text = "an address such as http://127.0.0.1:8080/ready";
-    /// This file is there.
+    /// This file exists.
     file: Text = "the path of a file";
-    /// It printed a line with this text in it.
+    /// The run printed a line that contains this text.
     output: Text = "a text that it prints";
-    /// How long that may take.
+    /// Time limit of readiness.
     within: Time(forms::above_zero) = DURATION,
-        [Surroundings "ready-within" "TIME" "How long getting ready may take [default 60s]"];
+        [Surroundings "ready-within" "TIME" "Time limit of readiness [default 60s]"];
 }
 }
 
@@ -241,11 +241,11 @@ impl VersionedRecord for RunFile {
     const SCHEMA: &'static str = "metier.run-file/1";
 }
 
-/// Another run: the path of its file, or all of it.
+/// Another run: the path of its file, or the run itself.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum NestedRun {
-    /// Path of its run file, from where this one is.
+    /// Path of its run file, relative to this file.
     File(String),
     /// The run itself.
     Run(Box<RunFile>),
@@ -259,12 +259,12 @@ impl Default for NestedRun {
 
 impl<'de> Deserialize<'de> for RunFile {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By way of text: one reader for all forms.
+        // Parsed again from text, so that one reader handles all forms.
         let value = serde_json::Value::deserialize(deserializer)?;
-        let told = |faults: RunFileFaults| D::Error::custom(faults.to_string().replace('\n', "; "));
-        let (file, origins) = super::parse(&value.to_string()).map_err(told)?;
+        let custom_error = |faults: RunFileFaults| D::Error::custom(faults.to_string().replace('\n', "; "));
+        let (file, origins) = super::parse(&value.to_string()).map_err(custom_error)?;
         if let Some(faults) = origins.collect_faults(Vec::new()) {
-            return Err(told(faults));
+            return Err(custom_error(faults));
         }
         Ok(file)
     }
@@ -295,7 +295,7 @@ impl RunFile {
         }
     }
 
-    /// The field of a flag, by its dotted name; `None` where the part that has it is not there.
+    /// The field of a flag, by its dotted name; `None` if its part of the run file is missing.
     pub(super) fn slot_at(&mut self, field: &str) -> Option<FieldSlot<'_>> {
         let Some((part, name)) = field.split_once('.') else { return Some(self.slot(field)) };
         Some(match part {

@@ -1,8 +1,7 @@
-//! Flags laid over a run file: lists and tables grow, everything else is replaced. The table of
-//! fields says what each flag sets; flags that say more than one field have a rule here.
+//! Applies flags to a run file: lists and tables grow, every other field is replaced. The table of
+//! fields maps each flag to its field; flags that set several fields have a rule here.
 //!
-//! What a flag cannot mean becomes a fault with the flag's name, and is reported with all others
-//! by the check.
+//! An invalid flag becomes a fault with the flag's name. The check reports it with all other faults.
 
 use super::FieldOrigins;
 use super::document::shortened;
@@ -13,7 +12,7 @@ use super::forms::{self, MOUNT_HINT};
 use super::shell_words::split_words;
 use super::source;
 
-/// A flag that was given, with its values; a switch has none.
+/// A given flag with its values; a switch has none.
 #[derive(Debug, Clone)]
 pub struct GivenFlag {
     pub flag: &'static RunFlag,
@@ -21,7 +20,7 @@ pub struct GivenFlag {
 }
 
 impl RunFile {
-    /// Lays flags over it. What they cannot mean is found in `origins` by the check.
+    /// Applies flags. The check finds their faults in `origins`.
     pub fn apply_flags(&mut self, given: &[GivenFlag], origins: &mut FieldOrigins) {
         for GivenFlag { flag, values } in given {
             let mut overlay = FlagOverlay { file: self, origins, flag, name: format!("--{}", flag.name) };
@@ -36,11 +35,11 @@ struct FlagOverlay<'a> {
     file: &'a mut RunFile,
     origins: &'a mut FieldOrigins,
     flag: &'static RunFlag,
-    /// With its dashes.
+    /// Name with its dashes.
     name: String,
 }
 
-/// One fault, or those of a file that the flag names.
+/// One fault, or all faults of a file that the flag names.
 type FlagFaults = Vec<RunFileFault>;
 
 impl FlagOverlay<'_> {
@@ -58,7 +57,7 @@ impl FlagOverlay<'_> {
                 self.set("pod.image");
             }
             ("dataset", [source]) => {
-                // Another dataset has another digest, and may be in another store.
+                // Another dataset has another digest and possibly another store, so those are reset.
                 let Dataset { target, page_cache, .. } = self.file.dataset.take().unwrap_or_default();
                 self.file.dataset =
                     Some(Dataset { source: source.clone(), target, page_cache, ..Dataset::default() });
@@ -88,7 +87,7 @@ impl FlagOverlay<'_> {
         Ok(())
     }
 
-    /// A flag that is one field.
+    /// Applies a flag that sets one field.
     fn apply_to_slot(&mut self, values: &[String]) -> Result<(), FlagFaults> {
         let (field, want) = (self.flag.field, self.flag.want);
         let value = values.last().map(String::as_str).unwrap_or_default();
@@ -147,7 +146,7 @@ impl FlagOverlay<'_> {
         self.fault(format!("{:?}", shortened(text)), want)
     }
 
-    /// A flag of a part that is not there.
+    /// Fault of a flag whose part of the run file is missing.
     fn without_part(&self) -> FlagFaults {
         match self.flag.field.split('.').next() {
             Some("pod") => self.fault("only for a pod", "--pod IMAGE or a run file with pod too"),
@@ -171,7 +170,7 @@ impl FlagOverlay<'_> {
 
     fn mount(&mut self, text: &str) -> Result<(), FlagFaults> {
         let mut mount = forms::mount(text).ok_or_else(|| self.wrong(text, MOUNT_HINT))?;
-        // A pod's is a path of its node: the working directory here says nothing of that.
+        // A pod's mount is a path on its node, so the local working directory does not apply.
         if self.file.pod.is_none()
             && let Ok(source) = std::path::absolute(&mount.source)
         {
@@ -182,7 +181,7 @@ impl FlagOverlay<'_> {
         Ok(())
     }
 
-    /// A run file by its name, else a command in words.
+    /// Parses the path of a run file, else a command line.
     fn add_corunner(&mut self, text: &str) -> Result<(), FlagFaults> {
         let other = match source::is_named_like_run_file(text.as_ref()) {
             true => NestedRun::File(text.into()),
@@ -201,7 +200,7 @@ impl FlagOverlay<'_> {
         Ok(())
     }
 
-    /// An item of a list; the list itself where it is the first.
+    /// Records the flag as origin of a list item, and of the list itself for its first item.
     fn set_item(&mut self, field: &str, index: usize) {
         if index == 0 {
             self.set(field);

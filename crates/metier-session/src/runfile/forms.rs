@@ -1,5 +1,5 @@
-//! Readers of fields that have forms of their own: a text in place of a map, a word in place of a
-//! list, runs inside of runs; and times within bounds.
+//! Readers of fields with short forms (a text for a map, a word for a list), of nested runs and of
+//! bounded times.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use super::fields::FieldTable;
 use super::file::{Listen, Mount, NestedRun, Probe, RunFile};
 use super::quantity::duration;
 
-/// Depth of run files inside run files.
+/// Largest nesting depth of run files.
 const MAX_NESTING: usize = 2;
-/// What a mount should look like.
+/// Expected form of a mount, for messages.
 pub const MOUNT_HINT: &str =
     "SOURCE:TARGET or SOURCE:TARGET:ro with an absolute target, or a map of source, target, read_only";
-/// What a probe should look like.
+/// Expected form of a probe, for messages.
 const PROBE_HINT: &str = "a map of name, wrap, mounts, environment, artefacts";
 
 pub fn grace(text: &str) -> Option<Duration> {
@@ -46,7 +46,7 @@ pub fn read_version(fields: &mut MapFields<'_>, name: &'static str, want: &str) 
     RecordSchema::new()
 }
 
-/// A program alone may be written without brackets; words in one text are not taken apart.
+/// A program without arguments needs no brackets. A text with several words is not split.
 pub fn read_command(fields: &mut MapFields<'_>, name: &'static str, want: &str) -> Vec<OsString> {
     let Some((node, path)) = fields.take_named(name) else { return Vec::new() };
     match &node.value {
@@ -61,7 +61,7 @@ pub fn read_arguments(fields: &mut MapFields<'_>, name: &'static str, want: &str
     fields.words(name, want).into_iter().map(OsString::from).collect()
 }
 
-/// A map, or the one text that says it all.
+/// A map, or its short form as a text.
 pub fn read_short<T: FieldTable>(
     fields: &mut MapFields<'_>,
     name: &'static str,
@@ -75,7 +75,7 @@ pub fn read_short<T: FieldTable>(
     }
 }
 
-/// Reads `source:target` with `:ro` or `:rw` after it.
+/// Parses `source:target` with an optional `:ro` or `:rw`.
 pub fn mount(text: &str) -> Option<Mount> {
     let (text, read_only) = match text.rsplit_once(':') {
         Some((before, "ro")) => (before, true),
@@ -104,7 +104,7 @@ pub fn read_probes(fields: &mut MapFields<'_>, name: &'static str, want: &str) -
     fields.list(name, want, |reader, item, path| reader.map(item, path, PROBE_HINT, Probe::read))
 }
 
-/// A probe alone.
+/// Reads a single probe.
 pub fn probe_from_node(node: DocumentNode) -> Result<Probe, RunFileFaults> {
     let mut reader = DocumentReader::default();
     match reader.map(node, "", PROBE_HINT, Probe::read) {

@@ -1,11 +1,11 @@
-//! Run files: what is to run and how, in YAML or JSON.
+//! Run files: the description of a run, in YAML or JSON.
 //!
-//! Three steps, three types. A document becomes a tree in which each value knows its place
-//! (`node`); the tree becomes a [`RunFile`], as the table of its fields says (`file`, made by
-//! `fields`, read by `read` and `forms`); and that, with flags laid over it (`overlay`), becomes a
-//! [`CheckedRun`] run (`check`, `checked`). A command line makes a `RunFile` without any document.
-//! Each step finds all faults at once, and each [`RunFileFault`] names its line, its field, what was given
-//! and what would be right. Only a `CheckedRun` can be run.
+//! There are three steps with one type each. A document becomes a tree of values with positions
+//! (`document`). The tree becomes a [`RunFile`] by the table of its fields (`file`, with the macros of
+//! `fields` and the readers of `document_reader` and `forms`). The run file, with flags applied
+//! (`flag_overlay`), becomes a [`CheckedRun`] (`check`, `checked`). A command line makes a `RunFile`
+//! without a document. Each step reports all faults at once. Each [`RunFileFault`] names its line, its
+//! field, the given value and the expected one. Only a `CheckedRun` can be run.
 
 #[macro_use]
 mod fields;

@@ -1,6 +1,6 @@
-//! The known word that a misspelt one most likely stands for.
+//! Suggests a known word for a misspelt one.
 
-/// The nearest of the known words, if it is near enough to be meant.
+/// The nearest known word, if it is similar enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase().replace('-', "_");
     known
@@ -11,7 +11,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Letters to insert, delete, replace or swap (Damerau's distance, neighbours only).
+/// Edit distance with insertion, deletion, replacement and swap of adjacent letters (Damerau).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
     let mut rows = vec![vec![0usize; b.len() + 1]; a.len() + 1];

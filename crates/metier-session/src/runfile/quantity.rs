@@ -1,21 +1,21 @@
-//! Times, sizes and cores as people type them, read exactly: `1.5Gi` is 1610612736 bytes, not 1 and not 0.
+//! Exact parsing of times, sizes and cores: `1.5Gi` is 1610612736 bytes, not 1 and not 0.
 //!
-//! A decimal is a whole number over a power of ten; it is multiplied by its unit before it is divided, in whole
-//! numbers, so nothing is lost to binary fractions.
+//! A decimal is an integer over a power of ten. It is multiplied by its unit before the division, in
+//! integers, so that binary fractions cause no error.
 
 use std::time::Duration;
 
-/// What a time should look like.
+/// Expected form of a time, for messages.
 pub const DURATION: &str = "a time such as 250ms, 1.5s, 2m or 1h";
-/// What a size should look like.
+/// Expected form of a size, for messages.
 pub const SIZE: &str = "a size such as 300Mi, 1.5Gi, 512MB or a number of bytes";
-/// What a number of cores should look like.
+/// Expected form of a number of cores, for messages.
 pub const CORES: &str = "cores such as 2, 0.5 or 500m";
 
-/// Longest time that makes sense here; a century is a mistake, not a limit.
+/// Longest accepted time; a longer one is taken for a mistake.
 pub const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
-/// Reads `250ms`, `1.5s`, `2m`, `1h`, `3d`; a number alone only if it is 0.
+/// Parses `250ms`, `1.5s`, `2m`, `1h`, `3d`. A number without a unit is accepted only if it is 0.
 pub fn duration(text: &str) -> Option<Duration> {
     let (decimal, unit) = ExactDecimal::read(text)?;
     let nanos: u128 = match unit {
@@ -32,8 +32,8 @@ pub fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(nanos)).filter(|time| *time <= MAX_DURATION)
 }
 
-/// Reads bytes: powers of 1024 (`Ki`, `Mi`, `Gi`, `Ti`, also `KiB`) and of 1000 (`k`, `M`, `G`, `T`, also `kB`).
-/// A part of a byte counts as a whole one.
+/// Parses bytes: powers of 1024 (`Ki`, `Mi`, `Gi`, `Ti`, also `KiB`) and of 1000 (`k`, `M`, `G`, `T`, also `kB`).
+/// Fractions of a byte are rounded up.
 pub fn size(text: &str) -> Option<u64> {
     let (decimal, unit) = ExactDecimal::read(text)?;
     let unit = unit.strip_suffix('B').unwrap_or(unit);
@@ -52,7 +52,7 @@ pub fn size(text: &str) -> Option<u64> {
     u64::try_from(decimal.times(bytes, RoundingMode::Up)?).ok()
 }
 
-/// Reads cores, `0.5` or `500m`, as thousandths of a core; finer ones are refused.
+/// Parses cores, `0.5` or `500m`, as thousandths of a core; finer values are rejected.
 pub fn millicores(text: &str) -> Option<u64> {
     let (decimal, unit) = ExactDecimal::read(text)?;
     let thousandths: u128 = match unit {
@@ -63,7 +63,7 @@ pub fn millicores(text: &str) -> Option<u64> {
     u64::try_from(decimal.times(thousandths, RoundingMode::Refuse)?).ok()
 }
 
-/// A time as it can be read back.
+/// Formats a time so that [`duration`] parses it back.
 pub fn duration_text(time: Duration) -> String {
     let nanos = time.as_nanos();
     for (unit, size) in
@@ -95,13 +95,13 @@ struct ExactDecimal {
 }
 
 impl ExactDecimal {
-    /// The number at the front, and what follows it.
+    /// Splits the leading number from the rest.
     fn read(text: &str) -> Option<(Self, &str)> {
         let text = text.trim();
         let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(split);
         let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-        // "." and "1." are numbers to some; people who type them mean something else.
+        // Some parsers accept "." and "1."; here they are rejected as likely typing mistakes.
         let is_decimal = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         if !is_decimal(whole) || !is_decimal(part) || number.len() > 24 {
             return None;

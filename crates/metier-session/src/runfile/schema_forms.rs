@@ -1,12 +1,12 @@
-//! The short forms of a run file, for its published schema: what the reader takes where the file itself has one shape. Nothing is
-//! ever one of these; only their schemas are used.
+//! Short forms of run-file fields, for the published schema. The types have no values; only their
+//! schemas are used.
 #![allow(dead_code, reason = "only the schemas of these are used")]
 
 use schemars::JsonSchema;
 
 use super::file::Listen;
 
-/// A text; numbers, true and false are taken as they are written.
+/// A text; numbers, true and false keep their original text.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum ScalarForm {
@@ -22,13 +22,13 @@ pub enum ScalarForm {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMoreForm {
-    /// One.
+    /// A single value.
     One(String),
     /// A list.
     More(Vec<ScalarForm>),
 }
 
-/// One text that says it all, or the whole map.
+/// A short form as a text, or the whole map.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum ShortForm<T> {
@@ -38,25 +38,25 @@ pub enum ShortForm<T> {
     Whole(T),
 }
 
-/// A way to listen.
+/// A source of application messages.
 #[derive(JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ListenWay {
-    /// On the Waggle live socket.
+    /// The Waggle live socket.
     Socket,
-    /// To pywaggle's log folder.
+    /// pywaggle's log folder.
     Pywaggle,
-    /// To lines on a file descriptor.
+    /// Lines on a file descriptor.
     Lines,
 }
 
-/// One way to listen, some, or a map of them.
+/// One source of messages, a list, or a map.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum ListenForm {
-    /// One.
+    /// A single value.
     One(ListenWay),
-    /// Some.
+    /// A list.
     Some(Vec<ListenWay>),
     /// A map.
     Whole(Listen),
@@ -66,8 +66,8 @@ pub enum ListenForm {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum StacksForm {
-    /// As often as is usual, or not.
+    /// At the default rate, or not at all.
     Usual(bool),
-    /// So often.
+    /// Samples per second.
     Rate(u32),
 }

@@ -1,9 +1,9 @@
-//! A command in one text, taken apart into words as a shell would, and never given to one.
+//! Splits a command line into words like a shell. No shell runs it.
 //!
-//! Quotes and backslashes group and escape as in a POSIX shell. Everything else that a shell would act on (`$`, backticks,
+//! Quotes and backslashes group and escape as in a POSIX shell. Other shell syntax (`$`, backticks,
 //! `;`, `|`, `&`, `<`, `>`, `*`, `?`, `~`, `#`) is plain text here.
 
-/// The words of a text; `None` if a quote or a backslash at its end is left open.
+/// The words of a text; `None` for an unclosed quote or a trailing backslash.
 pub fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

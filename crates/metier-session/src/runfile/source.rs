@@ -1,4 +1,4 @@
-//! Where a run file comes from: a file, or stdin.
+//! Reads run files from a file or stdin.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -9,13 +9,13 @@ use super::fault::{FieldOrigins, RunFileFault, RunFileFaults};
 use super::file::{Probe, RunFile};
 use super::forms;
 
-/// Reads a document. [`RunFile::check`] reports fields of the wrong shape with all other faults: it
-/// takes the origins given here, which also say where each field is written.
+/// Parses a document. [`RunFile::check`] reports fields of the wrong type with all other faults, from
+/// the returned origins. They also hold the position of each field.
 pub fn parse(text: &str) -> Result<(RunFile, FieldOrigins), RunFileFaults> {
     RunFile::from_node(DocumentNode::parse(text)?)
 }
 
-/// Reads the text of a run file, which is never large.
+/// Reads the text of a run file, up to a size limit.
 pub fn read_text(path: &Path) -> std::io::Result<String> {
     read_text_of(std::fs::File::open(path)?)
 }
@@ -35,7 +35,7 @@ pub fn is_run_file(word: &OsStr) -> bool {
     word == "-" || is_named_like_run_file(word)
 }
 
-/// The same without `-`.
+/// The same, without stdin (`-`).
 pub fn is_named_like_run_file(word: &OsStr) -> bool {
     let path = Path::new(word);
     match path.extension().and_then(OsStr::to_str) {
@@ -45,8 +45,8 @@ pub fn is_named_like_run_file(word: &OsStr) -> bool {
     }
 }
 
-/// Reads a run file, or stdin as `-`, and gives it with the name that faults have. Its relative
-/// paths are meant from where it is, unless they are meant from `folder`.
+/// Reads a run file, or stdin for `-`. Returns it with the file name for faults. Relative paths are
+/// resolved against the file's folder, or against `folder` if given.
 pub fn load(path: &Path, folder: Option<&Path>) -> Result<(PathBuf, RunFile, FieldOrigins), RunFileFaults> {
     let is_stdin = path == Path::new("-");
     let name = if is_stdin { Path::new("(stdin)") } else { path };
@@ -68,7 +68,7 @@ pub fn load(path: &Path, folder: Option<&Path>) -> Result<(PathBuf, RunFile, Fie
     Ok((name.to_path_buf(), file, origins))
 }
 
-/// Reads a probe of a file of its own.
+/// Reads a probe from its own file.
 pub fn load_probe(path: &Path) -> Result<Probe, RunFileFaults> {
     let text = read_text(path).map_err(|why| {
         RunFileFault::document(&format!("cannot read the probe {}: {why}", path.display()), "a YAML file")

@@ -214,7 +214,7 @@ fn a_fetch_that_was_broken_off_counts_and_one_under_way_stays() {
     let lock = std::fs::File::create(part.with_extension("lock")).unwrap();
     lock.lock().unwrap();
     assert_eq!(cache.trim(Bytes(0)).beyond, Bytes(70_000));
-    assert!(part.exists(), "somebody fetches it");
+    assert!(part.exists(), "a fetch is in progress");
     drop(lock);
     assert_eq!(cache.trim(Bytes(0)).beyond, Bytes(0));
     assert!(!part.exists());
@@ -331,7 +331,7 @@ fn refusals_and_absences_say_what_happened() {
     server.set(|state| (state.status, state.redirect) = (None, Some("/round".into())));
     let error = get(folder.path(), &wanted(&server.address("x"), None)).unwrap_err().to_string();
     assert!(error.contains("redirect"), "{error}");
-    // Nobody listens there.
+    // No server listens there.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let error =
         get(folder.path(), &wanted(&format!("http://127.0.0.1:{port}/x"), None)).unwrap_err().to_string();

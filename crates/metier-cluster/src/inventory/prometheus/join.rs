@@ -1,4 +1,4 @@
-//! Series of many targets, joined into nodes.
+//! Joins the series of many targets into nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::node_naming::{NodeNaming, SeriesOwner};
 use super::queries::{KIND_LABEL, NodeQueryAnswers};
 use super::{MAX_NODES, PrometheusSnapshot, SampleAges};
 
-/// What was read of one node before it is judged.
+/// Raw samples of one node, before the age check.
 #[derive(Default)]
 struct GatheredNode {
     device: Option<MetricLabels>,
@@ -22,7 +22,7 @@ struct GatheredNode {
     /// Size and free bytes by file system.
     disks: BTreeMap<MetricLabels, (Option<f64>, Option<f64>)>,
     loads: Vec<NodeLoad>,
-    /// Freshest sample by kind, in seconds of age.
+    /// Age of the newest sample by kind, in seconds.
     ages: BTreeMap<&'static str, f64>,
     brand: Option<String>,
     architecture: Option<String>,
@@ -37,7 +37,7 @@ struct NodeLoad {
 /// Labels that differ between two series of the same file system.
 const NAME_LABEL: &str = "__name__";
 
-/// Joins what came into a snapshot.
+/// Joins the query results into a snapshot.
 pub(super) fn join_nodes(answers: NodeQueryAnswers, patience: SampleAges) -> PrometheusSnapshot {
     let naming = NodeNaming::from_readings(&answers.values);
     let at = answers.values.first().or(answers.times.first()).or(answers.loads.first());
@@ -57,7 +57,7 @@ pub(super) fn join_nodes(answers: NodeQueryAnswers, patience: SampleAges) -> Pro
                 beyond += 1;
                 continue;
             }
-            // A host's name alone is no node: it may be that of a container.
+            // A host name alone is not a node: it may be that of a container.
             if is_only_a_name(reading) && !nodes.contains_key(&whose.name) {
                 continue;
             }
@@ -93,9 +93,9 @@ impl GatheredNode {
         let text = |label: &str| metric.label(label).filter(|text| *text != "unknown").map(str::to_string);
         match metric.name().unwrap_or_default() {
             "char_node_device_model" => {
-                // 0 says that the model is not known.
+                // 0 means that the model is unknown.
                 self.models.extend(text("char_node_device_model_name").filter(|_| value != Some(0.0)));
-                // Two agents on one node: ours has an identifier of its own.
+                // Two agents on one node: the identifier distinguishes metier's agent.
                 let is_better = |uuid: Option<&str>| uuid.is_some_and(|uuid| uuid.starts_with("device-"));
                 if self.device.is_none() || is_better(metric.label("char_node_uuid")) {
                     self.device = Some(metric.clone());
@@ -178,7 +178,7 @@ impl GatheredNode {
         }
     }
 
-    /// The device's model, unless nobody tells it, two differ, or it was told too long ago.
+    /// The device's model; missing if no series has it, two models differ, or the sample is too old.
     fn model(&self, missing: &mut Vec<MissingFact>, patience: SampleAges) -> Option<String> {
         let age = self.ages.get("device").copied();
         let mut models = self.models.iter();
@@ -201,9 +201,9 @@ impl GatheredNode {
         let instances: BTreeSet<&str> = self.loads.iter().map(|load| load.instance.as_str()).collect();
         if instances.len() > 1 && self.loads.iter().any(|load| load.by_address) {
             let named: Vec<&str> = instances.into_iter().take(4).collect();
-            return Err(format!("more than one target at its address tells a load: {}", named.join(", ")));
+            return Err(format!("more than one target at its address reports a load: {}", named.join(", ")));
         }
-        // Of two exporters on one node the higher load counts.
+        // With two exporters on one node the higher load is used.
         let highest = self.loads.iter().map(|load| load.value).max_by(f64::total_cmp);
         highest.map(|load| load.clamp(0.0, 1.0)).ok_or_else(|| match self.ages.contains_key("cpu") {
             true => "too few samples of node_cpu_seconds_total for a rate yet".to_string(),
@@ -211,11 +211,11 @@ impl GatheredNode {
         })
     }
 
-    /// Of several file systems at "/" (bind mounts, containers) the largest is the root's.
+    /// The largest of several file systems at "/" (bind mounts, containers) is the root file system.
     fn disk_used(&self) -> Result<f64, String> {
         let whole = |(size, free): &(Option<f64>, Option<f64>)| Some(((*size)?, (*free)?));
         let sized = self.disks.values().filter_map(whole).filter(|(size, free)| *size > 0.0 && *free >= 0.0);
-        let largest = sized.max_by(|one, other| one.0.total_cmp(&other.0));
+        let largest = sized.max_by(|left, right| left.0.total_cmp(&right.0));
         largest
             .map(|(size, free)| (1.0 - free / size).clamp(0.0, 1.0))
             .ok_or_else(|| "no series tells size and free bytes of \"/\"".to_string())
@@ -245,7 +245,7 @@ fn too_old_reason(what: &str, age: f64, most: std::time::Duration) -> String {
     format!("{what} was last told {age:.0} s ago, more than {} s", most.as_secs())
 }
 
-/// The labels of a file system, without the name of the series.
+/// The labels of a file system, without the metric name.
 fn without_name(metric: &MetricLabels, name: &str) -> MetricLabels {
     debug_assert_eq!(metric.name(), Some(name));
     metric

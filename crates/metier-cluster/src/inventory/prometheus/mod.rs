@@ -1,20 +1,17 @@
-//! The nodes of a cluster as its Prometheus sees them: what each is made of and how busy it is.
+//! The nodes of a cluster from its Prometheus: hardware and load.
 //!
 //! ```text
-//! three queries (ask) → series joined by node (join, by the names in naming) → a snapshot, kept
-//! warm (warm)
+//! three queries (queries) → series joined by node (join, node_naming) → snapshot (snapshot_cache)
 //! ```
 //!
-//! - Understood are the series of node_exporter, of EdgeCloud-Mon's char_agent and of `metier
+//! - Supported series are those of node_exporter, of EdgeCloud-Mon's char_agent and of `metier
 //!   agent`, alone or together.
-//! - Series are joined by the name of their node, never by their place in an answer. What is
-//!   missing or too old is
-//!   [`MissingFact`](metier_place::MissingFact) with the reason; it is never filled in.
-//! - Each value has its age, by Prometheus' own clock: the time that was asked for less the time of
-//!   the sample.
-//! - A request costs no query: it reads the latest [`PrometheusSnapshot`]. One that is older than
-//!   its bound is not used. A program that asks but once
-//!   takes one itself ([`once`]).
+//! - Series are joined by the name of their node, never by their position in a response. A missing or
+//!   outdated value becomes a [`MissingFact`](metier_place::MissingFact) with the reason; it is never
+//!   estimated.
+//! - Each value has its age by Prometheus' clock: the evaluation time minus the sample time.
+//! - A request sends no query: it reads the latest [`PrometheusSnapshot`]. A snapshot older than its
+//!   limit is not used. A program with a single request takes its own snapshot ([`once`]).
 
 mod join;
 mod node_naming;
@@ -31,15 +28,15 @@ use metier_types::UtcTimestamp;
 pub use queries::{take_snapshot, take_snapshot_blocking};
 pub use snapshot_cache::{LatestNodes, NodesUnknown, SnapshotCache, SnapshotPace};
 
-/// Most nodes that are kept of one snapshot.
+/// Most nodes of one snapshot.
 pub const MAX_NODES: usize = 1000;
 
-/// How old a value may be.
+/// Largest ages of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampleAges {
-    /// What changes: load, disk, memory.
+    /// Changing values: load, disk, memory.
     pub load: Duration,
-    /// What a device is; char_agent is asked every two minutes.
+    /// Device properties; char_agent is scraped every two minutes.
     pub device: Duration,
 }
 
@@ -49,13 +46,13 @@ impl Default for SampleAges {
     }
 }
 
-/// All nodes at one time.
+/// State of all nodes at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PrometheusSnapshot {
-    /// When it was, by Prometheus' clock.
+    /// Time of the snapshot, by Prometheus' clock.
     pub at: UtcTimestamp,
     /// The nodes, by name.
     pub nodes: Vec<PrometheusNode>,
-    /// What went wrong without being one node's fault.
+    /// Problems that do not belong to one node.
     pub warnings: Vec<String>,
 }

@@ -1,33 +1,33 @@
-//! Whose a series is.
+//! Maps a series to its node.
 //!
-//! The same node goes by several names: char_agent and `metier agent` say `char_node_name`,
-//! Kubernetes' relabelling puts the node's name in `node` or `instance`, a plain node_exporter has
-//! `instance="10.0.0.5:9100"` and tells the host's name in `node_uname_info`. Explicit names come
-//! first, then `instance` with and without its port, then the host's own name, then the address
-//! that a known node was asked at. An address that more than one node was asked at proves nothing.
+//! One node has several names. char_agent and `metier agent` set `char_node_name`. Kubernetes'
+//! relabelling puts the node's name in `node` or `instance`. A plain node_exporter has
+//! `instance="10.0.0.5:9100"` and the host name in `node_uname_info`. Explicit names come first, then
+//! `instance` with and without its port, then the host name, then the scrape address of a known node.
+//! An address shared by several nodes identifies none of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use metier_prom::query::{InstantSample, MetricLabels};
 
-/// Labels that are a node's name, best first.
+/// Labels with a node's name, best first.
 const NAME_LABELS: [&str; 4] = ["char_node_name", "node", "kubernetes_node", "node_name"];
-/// What char_agent says when nobody told it a name.
+/// char_agent's name of a node without a configured name.
 const DEFAULT_NAME: &str = "node_name";
 
-/// The names that are known, and what leads to them.
+/// Known node names, and the lookups that lead to them.
 #[derive(Default)]
 pub(super) struct NodeNaming {
     /// Names of nodes with a device, by folded name, and short ones where they are unique.
     known: HashMap<String, Option<String>>,
-    /// Instance (with port) to the host's own name.
+    /// Instance (with port) to host name.
     hosts: HashMap<String, String>,
-    /// Address (without port) to the one node that was asked there.
+    /// Address (without port) to the only node scraped there.
     addresses: HashMap<String, Option<String>>,
 }
 
-/// A node's name, and whether only its address told.
+/// A node's name, and whether it was found by address only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SeriesOwner {
     pub name: String,
@@ -35,7 +35,7 @@ pub(super) struct SeriesOwner {
 }
 
 impl NodeNaming {
-    /// Learns names from series that tell them.
+    /// Collects names from series that contain them.
     pub fn from_readings(readings: &[InstantSample]) -> Self {
         let mut naming = Self::default();
         for InstantSample { metric, .. } in readings {
@@ -64,7 +64,7 @@ impl NodeNaming {
         }
     }
 
-    /// Whose a series is; `None` if it says nothing at all.
+    /// The node of a series; `None` if no label identifies one.
     pub fn owner_of(&self, metric: &MetricLabels) -> Option<SeriesOwner> {
         let sure = |name: &str| Some(SeriesOwner { name: name.to_string(), by_address: false });
         let mut explicit =
@@ -81,7 +81,7 @@ impl NodeNaming {
         if let Some(Some(name)) = instance.and_then(|instance| self.addresses.get(without_port(instance))) {
             return Some(SeriesOwner { name: name.clone(), by_address: true });
         }
-        // Nobody that a device is known of.
+        // A node without a known device.
         if let Some(name) = explicit.next() {
             return sure(name);
         }
@@ -100,14 +100,14 @@ impl NodeNaming {
     }
 }
 
-/// What a device calls itself, or where it was asked if nobody told it a name.
+/// The configured name of a device, else its scrape address without the port.
 pub(super) fn device_name(metric: &MetricLabels) -> Option<String> {
     let mut explicit =
         NAME_LABELS.iter().filter_map(|label| metric.label(label)).filter(|name| *name != DEFAULT_NAME);
     explicit.next().or_else(|| metric.label("instance").map(without_port)).map(str::to_string)
 }
 
-/// Puts it in; two different ones under the same key are none.
+/// Inserts a value; two different values under one key become `None`.
 fn insert_unique(into: &mut HashMap<String, Option<String>>, key: String, name: &str) {
     let text = into.entry(key).or_insert_with(|| Some(name.to_string()));
     if text.as_deref() != Some(name) {
@@ -123,10 +123,10 @@ fn is_address(host: &str) -> bool {
     host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
-/// `host:9100`, `[::1]:9100` and `10.0.0.1` without a port.
+/// Strips the port of `host:9100` and `[::1]:9100`; `10.0.0.1` is unchanged.
 pub(super) fn without_port(instance: &str) -> &str {
     match instance.rsplit_once(':') {
-        // An address of version 6 without brackets has no port.
+        // An IPv6 address without brackets has no port.
         Some((host, _)) if host.contains(':') && !host.ends_with(']') => instance,
         Some((host, port)) if !host.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => instance,

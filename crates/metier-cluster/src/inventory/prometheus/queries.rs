@@ -1,8 +1,7 @@
-//! The three questions that a snapshot is made of.
+//! The three queries of a snapshot: values, their sample times, and the load.
 //!
-//! Values, the times of the samples behind them, and the load. Times need a question of their own:
-//! an instant answer is stamped with the time that was asked for. All three carry the labels that
-//! say whose they are; nothing is summed over nodes.
+//! Sample times need their own query, since an instant query returns the evaluation time. All three
+//! keep the labels that identify the node; no value is summed over nodes.
 
 use std::time::Duration;
 
@@ -11,14 +10,14 @@ use metier_prom::query::{BlockingClient, InstantSample, PromClient, PromEndpoint
 
 use super::{PrometheusSnapshot, SampleAges, join};
 
-/// Label that tells the answers of one question apart.
+/// Label that distinguishes the results of one query.
 pub(super) const KIND_LABEL: &str = "metier_kind";
 
-/// What devices are and hold. `or` compares without names, so the file systems, which have labels
-/// that the others lack, stand apart.
+/// Properties of devices. `or` compares label sets without metric names. The file systems have
+/// additional labels, so `or` does not drop them.
 const VALUE_QUERY: &str = r#"{__name__=~"char_node_device_model|char_node_ram_total_bytes|char_node_cpu_total_cores|node_uname_info|node_memory_MemAvailable_bytes|node_memory_MemTotal_bytes|metier_device_memory_available_bytes|metier_device_disk_size_bytes|metier_device_disk_available_bytes"} or {__name__=~"node_filesystem_size_bytes|node_filesystem_avail_bytes",mountpoint="/",fstype!="rootfs"}"#;
 
-/// When the samples were taken.
+/// Times of the samples.
 const TIME_QUERIES: [(&str, &str); 7] = [
     ("device", "timestamp(char_node_device_model)"),
     ("cpu", r#"max without (cpu, mode) (timestamp(node_cpu_seconds_total{mode="idle"}))"#),
@@ -29,12 +28,11 @@ const TIME_QUERIES: [(&str, &str); 7] = [
     ("memory-agent", "timestamp(metier_device_memory_available_bytes)"),
 ];
 
-/// How busy nodes are, and how many cores those have that do not say: idle time over all time. Both
-/// are rates of the same samples, so that a node that was first asked a moment ago is told right
-/// too: a rate alone is too low there, and the node would seem busy. Over a minute; over five where
-/// nodes are asked more rarely than twice a minute. A processor that waits for a disk (`iowait`) is
-/// idle, as it was where the load was learned from (`host.others_ratio`); one that a hypervisor
-/// keeps for others (`steal`) is not.
+/// Load of nodes, and the core count of nodes that do not report it: idle time over total time. Both
+/// are rates of the same samples, so a node with few samples is correct too: the idle rate alone would
+/// be too low there, and the node would seem busy. The window is one minute, or five minutes for nodes
+/// scraped less than twice a minute. `iowait` counts as idle, as in the training data
+/// (`host.others_ratio`); `steal` does not.
 const LOAD_QUERIES: [(&str, &str); 3] = [
     (
         "cpu",
@@ -47,7 +45,7 @@ const LOAD_QUERIES: [(&str, &str); 3] = [
     ("cores", r#"count without (cpu, mode) (node_cpu_seconds_total{mode="idle"})"#),
 ];
 
-/// Series and labels that answers are read into.
+/// Series and labels that are read from responses.
 pub(super) struct NodeQueryAnswers {
     pub values: Vec<InstantSample>,
     pub times: Vec<InstantSample>,
@@ -77,15 +75,15 @@ pub async fn take_snapshot(client: &PromClient, ages: SampleAges) -> Result<Prom
     Ok(join::join_nodes(answers, ages))
 }
 
-/// Takes a snapshot for a program that has no runtime, and waits for it: 2 seconds and two tries,
-/// as where one is kept warm.
+/// Takes a snapshot for a program without an async runtime: 2 seconds and two attempts per query, as
+/// in the snapshot cache.
 pub fn take_snapshot_blocking(mut endpoint: PromEndpoint) -> Result<PrometheusSnapshot, QueryError> {
     endpoint.bounds.time = QUERY_TIMEOUT;
     endpoint.bounds.tries = QUERY_TRIES;
     BlockingClient::new(endpoint)?.block_on(async |client| take_snapshot(client, SampleAges::default()).await)
 }
 
-/// One expression for all, each marked.
+/// Joins the expressions into one query, each with a label.
 fn union_query(expressions: &[(&str, &str)]) -> String {
     let marked = |(kind, expression): &(&str, &str)| {
         format!(r#"label_replace({expression}, "{KIND_LABEL}", "{kind}", "", "")"#)
@@ -93,7 +91,7 @@ fn union_query(expressions: &[(&str, &str)]) -> String {
     expressions.iter().map(marked).collect::<Vec<_>>().join(" or ")
 }
 
-/// What one question may take; a request never waits for it.
+/// Timeout of one query; no request waits for it.
 pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is put.
+/// Attempts per query.
 pub(super) const QUERY_TRIES: u32 = 2;

@@ -1,4 +1,4 @@
-//! A snapshot that is kept warm: taken again and again beside the requests that read it.
+//! Cache of the latest snapshot, refreshed in the background of the requests that read it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use super::queries::{QUERY_TIMEOUT, QUERY_TRIES, take_snapshot};
 use super::{PrometheusSnapshot, SampleAges};
 use crate::inventory::join_sources;
 
-/// How often, and how old.
+/// Interval and age limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotPace {
-    /// From the end of one snapshot to the start of the next.
+    /// Time from the end of one snapshot to the start of the next.
     pub every: Duration,
-    /// Age beyond which a snapshot is not used any more.
+    /// Largest age of a used snapshot.
     pub most_age: Duration,
-    /// Age beyond which a value in it is not.
+    /// Largest ages of its values.
     pub ages: SampleAges,
 }
 
@@ -28,14 +28,14 @@ impl Default for SnapshotPace {
     }
 }
 
-/// Why there is no snapshot to be had.
+/// Why there is no usable snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no nodes are known: {why}")]
 pub struct NodesUnknown {
     pub why: String,
 }
 
-/// A snapshot, the inventory of it alone, and when it was begun.
+/// A snapshot, its inventory without Kubernetes, and its start time.
 type TakenSnapshot = (Arc<PrometheusSnapshot>, Arc<NodeInventory>, Instant);
 
 #[derive(Default)]
@@ -52,20 +52,20 @@ pub struct SnapshotCache {
     taken: watch::Sender<u64>,
 }
 
-/// A snapshot as a request sees it.
+/// A snapshot for a request.
 #[derive(Debug, Clone)]
 pub struct LatestNodes {
     pub snapshot: Arc<PrometheusSnapshot>,
     /// Its nodes as an inventory without Kubernetes.
     pub inventory: Arc<NodeInventory>,
-    /// How long ago it was taken.
+    /// Age of the snapshot.
     pub age: Duration,
-    /// What went wrong since.
+    /// Error of later refreshes, if any.
     pub trouble: Option<String>,
 }
 
 impl SnapshotCache {
-    /// For a Prometheus; nothing is asked yet. Each question has 2 seconds and two tries.
+    /// A cache for a Prometheus, without a first snapshot. Each query has 2 seconds and two attempts.
     pub fn new(mut endpoint: PromEndpoint, pace: SnapshotPace) -> Result<Self, QueryError> {
         endpoint.bounds.time = QUERY_TIMEOUT;
         endpoint.bounds.tries = QUERY_TRIES;
@@ -78,7 +78,7 @@ impl SnapshotCache {
         self.client.endpoint().to_string()
     }
 
-    /// Takes snapshots until it is dropped.
+    /// Refreshes the snapshot until the future is dropped.
     pub async fn run(&self) {
         loop {
             self.refresh().await;
@@ -86,7 +86,7 @@ impl SnapshotCache {
         }
     }
 
-    /// Takes one snapshot. One that fails leaves the one before where it is.
+    /// Takes one snapshot. On failure the previous snapshot stays.
     pub async fn refresh(&self) {
         let began = Instant::now();
         let asked = take_snapshot(&self.client, self.pace.ages).await;
@@ -100,8 +100,7 @@ impl SnapshotCache {
                 guard.taken = Some((Arc::new(snapshot), Arc::new(inventory), began));
             }
             Err(error) => {
-                // Once for each outage: a Prometheus that is down for a night should not fill a
-                // log.
+                // Logged once per outage, so that a long outage does not fill the log.
                 if guard.trouble.is_none() {
                     tracing::warn!(%error, "no snapshot of the nodes could be taken");
                 }
@@ -112,12 +111,12 @@ impl SnapshotCache {
         self.taken.send_modify(|count| *count += 1);
     }
 
-    /// Done when it was tried once.
+    /// Completes after the first attempt.
     pub async fn wait_for_first_try(&self) {
         let _ = self.taken.subscribe().wait_for(|count| *count > 0).await;
     }
 
-    /// The latest snapshot, if it is not too old.
+    /// The latest snapshot, if it is within the age limit.
     pub fn latest(&self) -> Result<LatestNodes, NodesUnknown> {
         let guard = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let trouble = guard.trouble.clone();
@@ -130,7 +129,7 @@ impl SnapshotCache {
             }),
             Some((.., at)) => {
                 let age = at.elapsed().as_secs();
-                let why = trouble.unwrap_or_else(|| "no newer one has come".to_string());
+                let why = trouble.unwrap_or_else(|| "no newer snapshot has arrived".to_string());
                 Err(NodesUnknown {
                     why: format!(
                         "the last snapshot is {age} s old, more than {} s; {why}",

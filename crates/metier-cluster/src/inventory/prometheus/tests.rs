@@ -1,4 +1,4 @@
-//! Series as real exporters write them, joined.
+//! Joins of series in the format of real exporters.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn reading(labels: &[(&str, &str)], value: f64) -> InstantSample {
     }
 }
 
-/// A cluster in the making.
+/// Builder of a test cluster.
 struct Cluster(NodeQueryAnswers);
 
 impl Cluster {
@@ -159,7 +159,7 @@ fn a_node_whose_agent_is_down_takes_nothing_from_another() {
 #[test]
 fn addresses_host_names_and_labels_lead_to_the_same_node() {
     for (labels, host) in [
-        // The same address, other ports.
+        // One address with different ports.
         (vec![("instance", "192.0.2.4:9100")], None),
         // A host name of its own, with its domain.
         (vec![("instance", "192.0.2.99:9100")], Some("Edge-4.example.org")),

@@ -1,4 +1,4 @@
-//! The runs that it needs and those beside it, each written in line or in a file of its own.
+//! Companions and neighbours of a run, each written inline or in its own file.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ enum CoRunnerLoadFailure {
     Faulty(RunFileFaults),
 }
 
-/// Another run's file. It may have company of its own only in line, which bounds how deep this goes.
+/// Reads the file of a co-runner. Its own co-runners must be inline, which bounds the nesting.
 fn load(path: &Path) -> Result<CheckedRun, CoRunnerLoadFailure> {
     let text =
         super::super::read_text(path).map_err(|why| CoRunnerLoadFailure::Unreadable(why.to_string()))?;

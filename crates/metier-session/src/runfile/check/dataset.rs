@@ -1,4 +1,4 @@
-//! What a run works on.
+//! Checks the dataset of a run.
 
 use metier_types::PageCacheState;
 
@@ -35,7 +35,7 @@ impl RunFileCheck {
         let source = DatasetSource::read(&dataset.source, dataset.endpoint.clone(), dataset.region.clone());
         if source.is_none() {
             let want = "a path, https://host/file, or s3://bucket/key";
-            // What cannot be read may still have a password in it.
+            // An invalid address may still contain a password.
             self.wrong(format!("{path}.source"), &without_secrets(&dataset.source), want);
         }
         if let Some(DatasetSource::Path(path_here)) = &source

@@ -1,4 +1,4 @@
-//! When a run is ready.
+//! Checks the readiness rule of a run.
 
 use super::super::address::is_web;
 use super::super::checked::{DEFAULT_READY_TIMEOUT, ReadinessRule, ReadinessSign};

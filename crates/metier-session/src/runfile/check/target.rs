@@ -1,4 +1,4 @@
-//! What runs: a command, a container or a pod, and what is put into it.
+//! Checks the target of a run: a command, a container or a pod, and its mounts and variables.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,25 +16,25 @@ use super::super::file::{self, Probe, RunFile};
 use super::super::quantity::{SIZE, size};
 use super::{RunFileCheck, join};
 
-/// Which of the three it is.
+/// Kind of the target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetKind {
-    /// A program of this machine.
+    /// A program on this machine.
     Command,
-    /// A container of an engine here.
+    /// A container of a local engine.
     Container,
     /// A pod of a cluster.
     Pod,
 }
 
-/// A mount as the measuring room wants it: its source absolute.
+/// Converts a mount for `metier-measure`, with an absolute source.
 pub(super) fn measured_mount(mount: &file::Mount) -> BindMount {
     let source = std::path::absolute(&mount.source).unwrap_or_else(|_| mount.source.as_str().into());
     BindMount { source, target: mount.target.as_str().into(), read_only: mount.read_only }
 }
 
 impl RunFileCheck {
-    /// Exactly one of the three, and nothing that only the others have.
+    /// Requires exactly one of command, image and pod, and no field of the other kinds.
     pub(super) fn kind(&mut self, file: &RunFile, path: &str) -> TargetKind {
         let at = |name: &str| join(path, name);
         let given = [
@@ -169,7 +169,7 @@ impl RunFileCheck {
         target
     }
 
-    /// What a pod's container gets of what a container of an engine gets; what a cluster has no word for is a fault.
+    /// Converts container options for a pod. Options that Kubernetes does not support are faults.
     fn pod_privileges(&mut self, c: &file::Container, path: &str) -> PodPrivileges {
         let at = |name: &str| join(path, name);
         let want = "host, or left out: a pod has a network of its own";
@@ -218,7 +218,7 @@ impl RunFileCheck {
         }
     }
 
-    /// Nothing may be put where something else already is.
+    /// Rejects two mounts with the same target.
     pub(super) fn targets(&mut self, file: &RunFile, path: &str) {
         let at = |name: &str| join(path, name);
         let mounts = |name: &str, mounts: &[file::Mount]| -> Vec<(String, String)> {
