@@ -1,6 +1,7 @@
-//! Compiles the launcher and the gate (crates/metier-launch/src, no dependencies) with rustc alone and leaves them in
-//! OUT_DIR, from where `launch.rs` and `runner/container` embed them: one file to copy to a board is the whole product.
-//! Both are linked statically, since they run in images that have no libraries at all.
+//! Compiles the launcher and the gate (crates/metier-launch/src, no dependencies) with rustc alone
+//! and leaves them in OUT_DIR, from where `launch.rs` and `runner/container` embed them: one file
+//! to copy to a board is the whole product. Both are linked statically, since they run in images
+//! that have no libraries at all.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a build script stops the build by panicking")]
 
@@ -24,7 +25,8 @@ fn compile(source: &Path, name: &str) {
         .args(["--edition=2024", "--crate-type=bin"])
         .arg(format!("--crate-name={}", name.replace('-', "_")))
         .args(["-Copt-level=z", "-Cpanic=abort", "-Clto=fat", "-Ccodegen-units=1", "-Cstrip=symbols"])
-        // Without shared libraries: both also run as the first process of containers, which may have none or others.
+        // Without shared libraries: both also run as the first process of containers, which may have none or
+        // others.
         .args(["-Ctarget-feature=+crt-static", "-Crelocation-model=static"])
         // A launcher that is carried to another machine must fit into 1 MiB.
         .args(["-Clink-arg=-Wl,-z,norelro", "-Clink-arg=-Wl,-z,noseparate-code"])

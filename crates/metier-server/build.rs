@@ -1,5 +1,5 @@
-//! Creates `web/dist` if it is absent. Node builds the page there, and the folder is not in git. The
-//! embedding macro needs an existing folder, and `cargo build` must work without Node.
+//! Creates `web/dist` if it is absent. Node builds the page there, and the folder is not in git.
+//! The embedding macro needs an existing folder, and `cargo build` must work without Node.
 
 use std::path::Path;
 

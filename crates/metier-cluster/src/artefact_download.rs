@@ -1,10 +1,10 @@
-//! Downloads the artefacts and application messages of a run in a pod on another machine, before the
-//! container ends.
+//! Downloads the artefacts and application messages of a run in a pod on another machine, before
+//! the container ends.
 //!
-//! The launcher keeps the container after the end of the command and appends a mark to the log. Then a
-//! second launcher process in the container sends everything through stdout and waits for a
-//! confirmation. A broken stream starts again from the beginning. The download is not charged to the
-//! run, since the counters were read before.
+//! The launcher keeps the container after the end of the command and appends a mark to the log.
+//! Then a second launcher process in the container sends everything through stdout and waits for a
+//! confirmation. A broken stream starts again from the beginning. The download is not charged to
+//! the run, since the counters were read before.
 
 use std::fs::File;
 use std::io::Write;
@@ -229,7 +229,8 @@ async fn download_once(
             "{left_out} files were left out: at most {MAX_FILES} files with 1 GiB together are kept; name fewer of them"
         ));
     }
-    // The download is complete, so the container may end. Without this confirmation it ends after a timeout.
+    // The download is complete, so the container may end. Without this confirmation it ends after a
+    // timeout.
     let _ = talk.write_bytes(b"B").await;
     let _ = talk.read_rest(1).await;
     Ok(here)

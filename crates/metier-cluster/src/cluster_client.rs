@@ -42,7 +42,8 @@ pub struct ClusterClient {
 }
 
 impl ClusterClient {
-    /// Connects with the kubeconfig and context of the specification, else like `kubectl`, else with the service account of the current pod.
+    /// Connects with the kubeconfig and context of the specification, else like `kubectl`, else
+    /// with the service account of the current pod.
     pub async fn connect(pod: &PodSpec) -> Result<Self, Error> {
         let mut config = load_config(pod).await?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);

@@ -1,5 +1,5 @@
-//! Uploads a dataset to a pod on another machine. An init container receives it into a volume of the
-//! pod, which the run mounts read-only. The measured time starts after the upload.
+//! Uploads a dataset to a pod on another machine. An init container receives it into a volume of
+//! the pod, which the run mounts read-only. The measured time starts after the upload.
 //!
 //! Each file is sent with its digest and verified in the pod. No data stays on the node, since the
 //! volume is removed with the pod.

@@ -1,4 +1,5 @@
-//! Errors between metier and a cluster before a run begins. Later failures are in the record of the run.
+//! Errors between metier and a cluster before a run begins. Later failures are in the record of the
+//! run.
 
 use std::path::PathBuf;
 

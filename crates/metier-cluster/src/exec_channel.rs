@@ -1,8 +1,8 @@
 //! A channel to the launcher in a container of a pod, through the API server: frames of
 //! `metier-launch/src/frame.rs` over stdin and stdout.
 //!
-//! The exec protocol of old API servers cannot close stdin alone, so each protocol has an explicit end
-//! frame.
+//! The exec protocol of old API servers cannot close stdin alone, so each protocol has an explicit
+//! end frame.
 
 use std::time::Duration;
 

@@ -2,8 +2,9 @@
 //!
 //! A Job has one pod and one attempt. Labels identify metier and the run. An annotation names the
 //! measuring process, so that a later metier can check whether it still exists.
-//! `activeDeadlineSeconds` and `ttlSecondsAfterFinished` bound the Job's life if no metier removes it.
-//! `$(NAME)` in the user's values is escaped, since commands and containers do not expand it either.
+//! `activeDeadlineSeconds` and `ttlSecondsAfterFinished` bound the Job's life if no metier removes
+//! it. `$(NAME)` in the user's values is escaped, since commands and containers do not expand it
+//! either.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -166,8 +167,8 @@ pub fn build_job(
         .map_err(|error| Error::Api { doing: "making the Job".into(), reason: error.to_string() })
 }
 
-/// The init container that receives the dataset, and the listener container. Both use the run's image,
-/// which is pulled anyway, but run only the launcher.
+/// The init container that receives the dataset, and the listener container. Both use the run's
+/// image, which is pulled anyway, but run only the launcher.
 fn helper_containers(
     luggage: &PodTransfer,
     pod: &PodSpec,

@@ -1,7 +1,7 @@
 //! The final report of the launcher in a pod on another machine, and its transfer into the record.
 //!
-//! The report is the container's termination message. Any process in the container can write one, so
-//! the report is untrusted: it is bounded, parsed and compared with the cluster's status. An
+//! The report is the container's termination message. Any process in the container can write one,
+//! so the report is untrusted: it is bounded, parsed and compared with the cluster's status. An
 //! implausible report is rejected with a reason, and the record lacks its metrics. The format is
 //! defined in `metier-launch/src/pod.rs`.
 
@@ -309,7 +309,8 @@ fn fill_unstarted(run: &mut Run, errno: i32, program: &str) {
     mark_missing(run, &MissingReason::without_fix("it never started"), true);
 }
 
-/// Marks the metrics of the other machine as missing, with a reason: `all`, or only those that no other source provides.
+/// Marks the metrics of the other machine as missing, with a reason: `all`, or only those that no
+/// other source provides.
 pub(crate) fn mark_missing(run: &mut Run, why: &MissingReason, all: bool) {
     let counted = ["cpu_seconds", "cpu_user_seconds", "cpu_system_seconds", "peak_memory_bytes"];
     let rest = ["read_bytes", "written_bytes"];

@@ -1,8 +1,8 @@
 //! Removes objects that a killed metier left in the cluster, and the objects of a run at its end.
 //!
 //! An annotation of each Job names its measuring process (host, boot, process id and start time). A
-//! Job of this host whose process is gone is removed at the next start. Jobs of other hosts are left
-//! to metier on those hosts.
+//! Job of this host whose process is gone is removed at the next start. Jobs of other hosts are
+//! left to metier on those hosts.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,8 @@ fn job_owner(job: &Job) -> Option<OwnerProcess> {
     serde_json::from_str(job.metadata.annotations.as_ref()?.get(job::OWNER_ANNOTATION)?).ok()
 }
 
-/// Removes the Job of a run with its pods and waits until they are gone. The error names what may remain.
+/// Removes the Job of a run with its pods and waits until they are gone. The error names what may
+/// remain.
 pub async fn remove_job(cluster: &ClusterClient, run: RunId) -> Result<(), Error> {
     let name = job::job_name(run);
     delete_job(cluster, &name).await?;

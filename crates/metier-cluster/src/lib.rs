@@ -1,18 +1,19 @@
-//! Kubernetes: a run as a Job on a chosen node. Logs, exit status, resource use and files return to the
-//! record of the run.
+//! Kubernetes: a run as a Job on a chosen node. Logs, exit status, resource use and files return to
+//! the record of the run.
 //!
-//! Every created object has labels that identify it and an owner for garbage collection. It is removed
-//! at the end.
+//! Every created object has labels that identify it and an owner for garbage collection. It is
+//! removed at the end.
 //!
-//! `metier-measure` does the measurement. The launcher is the first process of the container. It delays
-//! the command until its cgroup is found and read, and keeps the container until the exact counters
-//! have been read again. So a pod of 0.3 s is measured like any other, and the container runtime's own
-//! use in the cgroup is not charged to the run. If the entrypoint of the image is unknown, the launcher
-//! cannot be used: the pod's cgroup is measured from outside, and `quality` notes it. In a pod on
-//! another machine the launcher reads the counters itself and reports them at the end.
+//! `metier-measure` does the measurement. The launcher is the first process of the container. It
+//! delays the command until its cgroup is found and read, and keeps the container until the exact
+//! counters have been read again. So a pod of 0.3 s is measured like any other, and the container
+//! runtime's own use in the cgroup is not charged to the run. If the entrypoint of the image is
+//! unknown, the launcher cannot be used: the pod's cgroup is measured from outside, and `quality`
+//! notes it. In a pod on another machine the launcher reads the counters itself and reports them at
+//! the end.
 //!
-//! - [`pod_run`] runs a pod from start to end. [`cluster_client`] is the connection to the API server,
-//!   [`node_choice`] selects the node, and [`job`] builds the Job.
+//! - [`pod_run`] runs a pod from start to end. [`cluster_client`] is the connection to the API
+//!   server, [`node_choice`] selects the node, and [`job`] builds the Job.
 //! - [`pod_state`] interprets the status of a pod, [`pod_watch`] watches the pod and its log, and
 //!   [`pod_end`] records its end. [`leftovers`] removes objects of a killed metier.
 //! - [`without_launcher`] measures without the launcher. [`launcher_mount`] carries the launcher to

@@ -1,7 +1,7 @@
 //! Selects where a pod may run, and whether that is this machine.
 //!
-//! A node is this machine if the boot ids are equal. Node names are arbitrary, and copied disks share a
-//! machine id, but the kernel draws a new boot id at each boot.
+//! A node is this machine if the boot ids are equal. Node names are arbitrary, and copied disks
+//! share a machine id, but the kernel draws a new boot id at each boot.
 
 use std::collections::BTreeMap;
 

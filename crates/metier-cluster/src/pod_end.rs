@@ -1,5 +1,5 @@
-//! Records the end of a pod from the cluster's status: image, node, log, and the cause of the end if
-//! the launcher could not report it.
+//! Records the end of a pod from the cluster's status: image, node, log, and the cause of the end
+//! if the launcher could not report it.
 
 use std::time::Duration;
 
@@ -165,7 +165,8 @@ fn record_place(run: &mut Run, pod: &Pod) {
     }
 }
 
-/// Adds the cause of the end from the cluster's status, if the launcher did not report it completely.
+/// Adds the cause of the end from the cluster's status, if the launcher did not report it
+/// completely.
 fn explain_exit(exit: &mut RunExit, seen: &ObservedPod, limit: Option<Bytes>) {
     let lost = exit.cause == ExitCause::Lost;
     let is_deleted = seen.is_gone || seen.pod.as_ref().is_some_and(pod_state::is_being_deleted);

@@ -1,8 +1,8 @@
 //! One run as a pod, from the first request to the cluster to the last removed object.
 //!
-//! A runtime with one thread talks to the cluster; the session's loop watches the run in the calling
-//! thread. Invalid requests fail before any object is created. Later failures give a record with the
-//! cause `unstarted` or `lost` and a reason.
+//! A runtime with one thread talks to the cluster; the session's loop watches the run in the
+//! calling thread. Invalid requests fail before any object is created. Later failures give a record
+//! with the cause `unstarted` or `lost` and a reason.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -1,12 +1,12 @@
 //! Follows the status and the log of a run's pod.
 //!
-//! The pod is listed once and then watched. A watch stream that ends or fails starts again with a list,
-//! so no change is missed. Requests are at least [`RETRY_DELAY`] apart. The log is streamed while the
-//! container runs. A broken log stream is requested again and its known bytes are skipped, so that no
-//! byte is lost or duplicated.
+//! The pod is listed once and then watched. A watch stream that ends or fails starts again with a
+//! list, so no change is missed. Requests are at least [`RETRY_DELAY`] apart. The log is streamed
+//! while the container runs. A broken log stream is requested again and its known bytes are
+//! skipped, so that no byte is lost or duplicated.
 //!
-//! Kubernetes merges both streams of a container into one log. The whole log goes to stdout; its first
-//! [`MAX_KEPT_BYTES`] bytes go into the record.
+//! Kubernetes merges both streams of a container into one log. The whole log goes to stdout; its
+//! first [`MAX_KEPT_BYTES`] bytes go into the record.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -198,7 +198,8 @@ pub async fn copy_log(
             }
             continue;
         }
-        // A stream ends with its container, or because a proxy closed it. The pod's status distinguishes both.
+        // A stream ends with its container, or because a proxy closed it. The pod's status distinguishes
+        // both.
         if tokio::time::timeout(END_TIMEOUT, seen.wait_for(is_over)).await.is_ok() {
             return;
         }

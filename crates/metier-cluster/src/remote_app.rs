@@ -1,8 +1,8 @@
 //! Records the messages and metrics of an application in a pod on another machine.
 //!
-//! Its metrics pages are scraped during the run through the API server. `localhost` in an address means
-//! the pod; the cluster reaches the pod's own addresses, not its loopback. The listener container
-//! records messages, which are downloaded with the files at the end.
+//! Its metrics pages are scraped during the run through the API server. `localhost` in an address
+//! means the pod; the cluster reaches the pod's own addresses, not its loopback. The listener
+//! container records messages, which are downloaded with the files at the end.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ pub(crate) struct RemoteAppObserver {
     cluster: ClusterClient,
     handle: Handle,
     pod: String,
-    /// Download of the messages, or the reason why there is none; `None` if no messages were requested.
+    /// Download of the messages, or the reason why there is none; `None` if no messages were
+    /// requested.
     back: Option<Result<ArtefactDownload, MissingReason>>,
     /// Why the metrics pages cannot be read.
     no_pages: Option<MissingReason>,

@@ -38,7 +38,8 @@ pub struct DatasetTransfer {
 }
 
 impl DatasetTransfer {
-    /// Takes the dataset from a specification and removes its bind mount, since the node lacks the path.
+    /// Takes the dataset from a specification and removes its bind mount, since the node lacks the
+    /// path.
     pub fn from_spec(spec: &mut RunSpec) -> Option<Self> {
         let path = spec.dataset_path.clone()?;
         let at = spec.mounts.iter().rposition(|mount| mount.source == path && mount.read_only)?;

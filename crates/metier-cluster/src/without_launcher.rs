@@ -1,11 +1,12 @@
-//! Measures a pod from outside, without the launcher as its parent: the image's entrypoint is unknown,
-//! or the pod is on another machine. On this machine the cgroup of the pod is read.
+//! Measures a pod from outside, without the launcher as its parent: the image's entrypoint is
+//! unknown, or the pod is on another machine. On this machine the cgroup of the pod is read.
 //!
 //! The cgroup of the pod exists before its containers and slightly longer. The first group in it
-//! belongs to the pause container, which holds the pod's namespaces; the second is the run's. The last
-//! counters before the command's first instruction are subtracted as the runtime's own use. That is
-//! exact to about a millisecond, and the record marks it `estimated`. On another machine only times,
-//! exit, log, image and the launcher's report, if any, are available; the record lists what is missing.
+//! belongs to the pause container, which holds the pod's namespaces; the second is the run's. The
+//! last counters before the command's first instruction are subtracted as the runtime's own use.
+//! That is exact to about a millisecond, and the record marks it `estimated`. On another machine
+//! only times, exit, log, image and the launcher's report, if any, are available; the record lists
+//! what is missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -241,8 +242,8 @@ async fn report_pod_end(
     tokio::time::sleep(RETRY_DELAY).await;
 }
 
-/// Waits until the pod is over. For another machine the node is checked too, since the cluster never
-/// reports the end of a pod on a lost node. The error describes the state of the node.
+/// Waits until the pod is over. For another machine the node is checked too, since the cluster
+/// never reports the end of a pod on a lost node. The error describes the state of the node.
 async fn wait_until_over(
     seen: &mut watch::Receiver<ObservedPod>,
     cluster: &ClusterClient,

@@ -1,8 +1,8 @@
 //! Runs ONNX graphs in this process, and times them.
 //!
-//! [`EngineRuntime`] is an [`InferenceEngine`] initialised once with a number of threads; loading graphs into it
-//! is cheap. A [`LoadedGraph`] gets its inputs once and can run repeatedly. [`time_graph`] follows a
-//! [`TimingPlan`]: load, first inference, warm-up, repeats, operator times, outputs. [`make_inputs`] creates
+//! [`EngineRuntime`] is an [`InferenceEngine`] initialised once with a number of threads; loading
+//! graphs into it is cheap. A [`LoadedGraph`] gets its inputs once and can run repeatedly.
+//! [`time_graph`] follows a [`TimingPlan`]: load, first inference, warm-up, repeats, operator times, outputs. [`make_inputs`] creates
 //! tensors that fit a graph's declarations.
 //!
 //! There are two engines: `rten`, built in and pure Rust, and ONNX Runtime, if its library is on

@@ -1,7 +1,8 @@
 //! NumPy's file format for one array: `\x93NUMPY`, version, header length, header as a Python
 //! dictionary, elements.
 //!
-//! Reads and writes little-endian numbers and booleans in C order; reads up to [`MAX_FILE_BYTES`] bytes.
+//! Reads and writes little-endian numbers and booleans in C order; reads up to [`MAX_FILE_BYTES`]
+//! bytes.
 
 use std::path::Path;
 

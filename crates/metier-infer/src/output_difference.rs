@@ -1,9 +1,9 @@
 //! Comparison of the outputs of two engines.
 //!
 //! Engines add in different orders, so outputs are rarely bit-identical. Two outputs agree if their
-//! largest difference is at most [`ABSOLUTE_TOLERANCE`], or at most [`RELATIVE_TOLERANCE`] of the output's largest
-//! value. The relative difference uses that value because elements near 0 carry the rounding noise
-//! of the large ones.
+//! largest difference is at most [`ABSOLUTE_TOLERANCE`], or at most [`RELATIVE_TOLERANCE`] of the
+//! output's largest value. The relative difference uses that value because elements near 0 carry
+//! the rounding noise of the large ones.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,7 +1,8 @@
 //! The built-in engine.
 //!
 //! It supports four element types. Other integers and booleans are converted to 32 bits, with which
-//! its graphs compute. It reports operator times only in a log on stdout, which [`engine_log`] captures.
+//! its graphs compute. It reports operator times only in a log on stdout, which [`engine_log`]
+//! captures.
 
 mod engine_log;
 mod graph_adaptation;

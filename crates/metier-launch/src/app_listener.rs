@@ -4,16 +4,17 @@
 //!
 //! Started as `metier-launch --ears FOLDER WAYS LIMIT_MS`. WAYS are letters: `s` for the stream and
 //! datagram sockets, `l` for the line FIFO, `p` for pywaggle's log folder. All input is written
-//! uninterpreted to [`MESSAGE_FILE`] with its arrival time. [`READY_FILE`] is created when all sockets are
-//! bound. A client of [`CONTROL_SOCKET`] gets a byte as soon as no input is pending. The listener ends on
-//! a signal, when the run's launcher closes its connection to [`LAUNCHER_SOCKET`], or after LIMIT_MS (0:
-//! never).
+//! uninterpreted to [`MESSAGE_FILE`] with its arrival time. [`READY_FILE`] is created when all
+//! sockets are bound. A client of [`CONTROL_SOCKET`] gets a byte as soon as no input is pending.
+//! The listener ends on a signal, when the run's launcher closes its connection to
+//! [`LAUNCHER_SOCKET`], or after LIMIT_MS (0: never).
 //!
 //! The file begins with `metier-heard-1\n`, a zero byte, and the number of dropped messages (eight
 //! bytes; all numbers are little-endian). Records follow: a letter (`s` bytes of a connection, `e`
 //! its end, `g` a datagram, `l` bytes of the FIFO), the number of the connection (4), nanoseconds
-//! since 1970 (8), a length (4), and that many bytes. The file has at most [`MAX_MESSAGE_FILE_BYTES`] bytes. Further
-//! messages are counted and dropped, so the application never blocks.
+//! since 1970 (8), a length (4), and that many bytes. The file has at most
+//! [`MAX_MESSAGE_FILE_BYTES`] bytes. Further messages are counted and dropped, so the application
+//! never blocks.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File, OpenOptions};

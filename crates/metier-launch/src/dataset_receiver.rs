@@ -137,7 +137,9 @@ mod tests {
         assert!(receive_files(&mut &cut[..], &target, false).unwrap_err().contains("broke off"));
         let out = [&0u32.to_le_bytes()[..], b"../x"].concat();
         assert!(
-            receive_files(&mut &stream(&[(b'F', &out)])[..], &target, false).unwrap_err().contains("not a path below")
+            receive_files(&mut &stream(&[(b'F', &out)])[..], &target, false)
+                .unwrap_err()
+                .contains("not a path below")
         );
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -34,8 +34,8 @@
 //! status after its `B`. The container, its control group and its files thus stay until they have
 //! been read.
 //!
-//! In a remote pod there is no socket at all: see [`pod_launcher`], and [`dataset_receiver`], [`listen_to_app`] and [`send_artefacts`] for
-//! its input and output.
+//! In a remote pod there is no socket at all: see [`pod_launcher`], and [`dataset_receiver`],
+//! [`listen_to_app`] and [`send_artefacts`] for its input and output.
 //!
 //! Invariants: the launcher is the child subreaper of all descendants, so `ECHILD` means that every
 //! descendant has ended. It never writes to the command's standard streams. It has no dependencies

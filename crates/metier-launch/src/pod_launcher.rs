@@ -9,9 +9,9 @@
 //! started.
 //!
 //! If HOLD_MS is not 0, the launcher then waits, so that the run's artefacts can be fetched
-//! ([`crate::send_artefacts`]). A line with MARK on the standard output announces this, a HUP reports
-//! progress, and a TERM reports completion. HOLD_MS after the last of these events it ends anyway.
-//! If MARK ends in `@FOLDER`, the command starts when the listener in that folder is ready.
+//! ([`crate::send_artefacts`]). A line with MARK on the standard output announces this, a HUP
+//! reports progress, and a TERM reports completion. HOLD_MS after the last of these events it ends
+//! anyway. If MARK ends in `@FOLDER`, the command starts when the listener in that folder is ready.
 //!
 //! The control group's figures are differences between the moments before the command's first and
 //! after its last instruction. The launcher's own CPU time in between is reported separately.

@@ -2,8 +2,8 @@
 //! starts or stops a systemd unit.
 //!
 //! The maintained crates for this bring an async runtime and some forty dependencies. The launcher
-//! has none and needs the second call as bytes ([`stop_unit_messages`]). Wire format: D-Bus specification,
-//! "Message Protocol"; little-endian, protocol version 1.
+//! has none and needs the second call as bytes ([`stop_unit_messages`]). Wire format: D-Bus
+//! specification, "Message Protocol"; little-endian, protocol version 1.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

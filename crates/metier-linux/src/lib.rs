@@ -1,7 +1,7 @@
 //! Interfaces of the Linux kernel, one module each.
 //!
-//! Readers take the folders of `/proc`, `/sys` and `/etc` as a parameter ([`KernelRoots`]). An absent
-//! value is `None`, never 0. This crate is independent of runs and stores.
+//! Readers take the folders of `/proc`, `/sys` and `/etc` as a parameter ([`KernelRoots`]). An
+//! absent value is `None`, never 0. This crate is independent of runs and stores.
 //!
 //! - [`cgroup`] creates and reads control groups; [`group_owner`] names them after the creating
 //!   process.

@@ -1,5 +1,5 @@
-//! Signals that ask this program to stop, taken as a descriptor so that a loop can wait for them, or
-//! left pending and looked at.
+//! Signals that ask this program to stop, taken as a descriptor so that a loop can wait for them,
+//! or left pending and looked at.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -35,7 +35,8 @@ pub fn is_stop_pending() -> bool {
     }
 }
 
-/// Takes pending signals, so that unblocking them later does not end the process; true if there was one.
+/// Takes pending signals, so that unblocking them later does not end the process; true if there was
+/// one.
 pub fn take_pending_stop() -> bool {
     let is_pending = is_stop_pending();
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -62,7 +63,8 @@ pub struct StopSignals {
 impl StopSignals {
     pub fn take() -> io::Result<Self> {
         let set = set_of(&BLOCKED_SIGNALS);
-        // SAFETY: the old set is plain data that the call fills; the descriptor is checked before it is owned.
+        // SAFETY: the old set is plain data that the call fills; the descriptor is checked before it is
+        // owned.
         unsafe {
             let mut before: libc::sigset_t = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);

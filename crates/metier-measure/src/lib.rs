@@ -4,8 +4,8 @@
 //! counters are read once at its end. Samples only serve the time line. Without a control group,
 //! `wait4` and a child subreaper are used, and the record's `quality` and `missing` state the loss.
 //!
-//! [`session`] implements the life of a run, [`runner`] the kinds of targets. The sources are control
-//! groups, process events and host state ([`metier_linux`]), energy meters and GPUs
+//! [`session`] implements the life of a run, [`runner`] the kinds of targets. The sources are
+//! control groups, process events and host state ([`metier_linux`]), energy meters and GPUs
 //! ([`metier_device`]), application messages ([`app`]) and stack samples ([`stacks`]). An
 //! unavailable source degrades the record and never stops it.
 

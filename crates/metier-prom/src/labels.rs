@@ -1,7 +1,7 @@
 //! Label sets: pairs, or text that is rendered once and used for many samples.
 //!
-//! Values are truncated at [`RenderedLabels::MAX_VALUE_BYTES`] bytes, which bounds the size of a page.
-//! Invalid names are replaced by valid ones.
+//! Values are truncated at [`RenderedLabels::MAX_VALUE_BYTES`] bytes, which bounds the size of a
+//! page. Invalid names are replaced by valid ones.
 
 use crate::name::{is_label_name, sanitize_label_name};
 

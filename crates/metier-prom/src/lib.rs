@@ -1,10 +1,11 @@
 //! Prometheus text formats, and a client for the query API ([`query`]).
 //!
-//! There are two formats, 0.0.4 ("text") and OpenMetrics 1.0 ([`ExpositionFormat`]). [`MetricsPage`] writes either,
-//! and [`read`] reads either. A page has families with a name, a [`MetricKind`], a help text and samples.
+//! There are two formats, 0.0.4 ("text") and OpenMetrics 1.0 ([`ExpositionFormat`]).
+//! [`MetricsPage`] writes either, and [`read`] reads either. A page has families with a name, a
+//! [`MetricKind`], a help text and samples.
 //!
-//! - [`read`] reads back equally what [`MetricsPage`] writes (`tests/roundtrip.rs`), for any bytes in
-//!   label values.
+//! - [`read`] reads back equally what [`MetricsPage`] writes (`tests/roundtrip.rs`), for any bytes
+//!   in label values.
 //! - Writing a sample allocates nothing: all output goes to one buffer, which the next page can
 //!   reuse.
 //! - Reading never panics and is bounded ([`ScrapeLimits`]); an error names line and column.

@@ -1,7 +1,7 @@
 //! Flame graphs from collapsed stacks: time by function, and the differences between two runs.
 //!
-//! - [`collapsed_stacks`]: the text form `frame;frame;frame count`, one stack per line, which most profiling
-//!   tools read and write.
+//! - [`collapsed_stacks`]: the text form `frame;frame;frame count`, one stack per line, which most
+//!   profiling tools read and write.
 //! - [`lay_out_frames`]: selects the frames that are wide enough, and places them.
 //! - [`draw`]: the picture as SVG. It is readable without scripts (tooltips); a small script adds
 //!   zoom and search.

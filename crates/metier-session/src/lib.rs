@@ -1,5 +1,5 @@
-//! Everything around a run: its run file, its dataset, its co-runners, its repetitions, and the queue
-//! of sessions.
+//! Everything around a run: its run file, its dataset, its co-runners, its repetitions, and the
+//! queue of sessions.
 //!
 //! A run file describes one run completely. The command line, the API and Jenkins each produce one,
 //! so there is one check and one way to run: [`runfile::RunFile`] → [`runfile::CheckedRun`] →

@@ -1,9 +1,9 @@
 //! Detects changes of level in a history of values.
 //!
 //! Penalised least squares on the logarithm cut the history (one value per run, in time order) into
-//! segments of constant level ([`segmentation`]). All cuts are found together, so a dip that recovers is
-//! detected as well as a step. Outliers are clamped first, so that they neither cause nor hide a
-//! change.
+//! segments of constant level ([`segmentation`]). All cuts are found together, so a dip that
+//! recovers is detected as well as a step. Outliers are clamped first, so that they neither cause
+//! nor hide a change.
 //!
 //! A change must pass three tests:
 //! 1. The penalty is exceeded by a history *without* change in at most `significance` of all orders
@@ -20,8 +20,8 @@
 //!
 //! Limits: values are assumed to be exchangeable where nothing changed. Runs that share a temporary
 //! state of the device (a hot hour, a co-runner) violate this, and that state is reported as a
-//! change. A change needs [`segmentation::MIN_SEGMENT_LEN`] runs after it. Among 8 runs only a change in the
-//! middle can be significant.
+//! change. A change needs [`segmentation::MIN_SEGMENT_LEN`] runs after it. Among 8 runs only a
+//! change in the middle can be significant.
 
 pub mod drift;
 pub mod segmentation;

@@ -1,7 +1,7 @@
 //! Random numbers of comparisons: xoshiro256++ (Blackman and Vigna, 2019), seeded by SplitMix64.
 //!
-//! Not SplitMix64 alone as elsewhere: a comparison must give the same answer in every version, and verdicts near
-//! their threshold change with the stream. Not for secrets.
+//! Not SplitMix64 alone as elsewhere: a comparison must give the same answer in every version, and
+//! verdicts near their threshold change with the stream. Not for secrets.
 
 use metier_types::random::SplitMix64;
 

@@ -1,7 +1,8 @@
 //! The store of measured runs, with their series and artefacts, devices and workloads.
 //!
 //! There is one interface over two engines: an SQLite file (the default, no setup) and a PostgreSQL
-//! database (shared between machines). [`RecordStore`] can be cloned cheaply and used from any thread.
+//! database (shared between machines). [`RecordStore`] can be cloned cheaply and used from any
+//! thread.
 //!
 //! Invariants:
 //! - A record is its JSON text plus the columns it is searched by. The JSON is authoritative. The

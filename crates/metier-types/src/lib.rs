@@ -1,8 +1,8 @@
 //! The shared types of metier: quantities with units, identifiers and records.
 //!
 //! Invariants of every record:
-//! - A value that the host could not measure is `None`, never 0, and a [`MissingReason`] entry gives the
-//!   reason.
+//! - A value that the host could not measure is `None`, never 0, and a [`MissingReason`] entry
+//!   gives the reason.
 //! - Every top-level JSON object has a `schema` field; within a major version fields are only
 //!   added.
 //! - Unknown fields survive a read and a write (`extra` in each record).

@@ -65,7 +65,8 @@ impl ColumnUnit {
     }
 }
 
-/// The values of a column. Whole numbers stay whole: byte counts and nanoseconds above 2⁵³ lose nothing.
+/// The values of a column. Whole numbers stay whole: byte counts and nanoseconds above 2⁵³ lose
+/// nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnValues {

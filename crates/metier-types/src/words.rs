@@ -10,9 +10,10 @@ pub struct UnknownWord {
 
 /// Defines an enum with a word for each variant.
 ///
-/// It has `ALL` and `WORDS` in the order of declaration, `Display`, `FromStr`, and two methods whose names stand in front:
-/// from a variant to its word, and from a text to the variant. Spellings behind `|` are read but not written. With
-/// `serde` in front it is written and read by these words in records too; `JsonSchema` may then be derived beside it.
+/// It has `ALL` and `WORDS` in the order of declaration, `Display`, `FromStr`, and two methods
+/// whose names stand in front: from a variant to its word, and from a text to the variant.
+/// Spellings behind `|` are read but not written. With `serde` in front it is written and read by
+/// these words in records too; `JsonSchema` may then be derived beside it.
 ///
 /// ```
 /// metier_types::words! { (word, from_word)

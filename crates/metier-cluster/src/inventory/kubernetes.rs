@@ -1,8 +1,8 @@
-//! The nodes of a cluster and their free capacity: allocatable resources minus the requests of their
-//! pods.
+//! The nodes of a cluster and their free capacity: allocatable resources minus the requests of
+//! their pods.
 //!
-//! A node that accepts no pods has a reason: it is not ready, cordoned, or has a taint that ordinary
-//! workloads do not tolerate.
+//! A node that accepts no pods has a reason: it is not ready, cordoned, or has a taint that
+//! ordinary workloads do not tolerate.
 
 use std::collections::BTreeMap;
 
@@ -102,8 +102,8 @@ fn taint_obstacle(node: &Node) -> Option<String> {
     Some(format!("it has the taint {}{value}:{}", taint.key, taint.effect))
 }
 
-/// The requests of a pod as the scheduler counts them: the larger of the sum of all containers and the
-/// largest init container, plus the overhead.
+/// The requests of a pod as the scheduler counts them: the larger of the sum of all containers and
+/// the largest init container, plus the overhead.
 fn requested_quantity(spec: &Spec, what: &str) -> f64 {
     let request = |container: &Container| {
         let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());

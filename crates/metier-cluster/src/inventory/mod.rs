@@ -1,8 +1,8 @@
 //! The inventory of a cluster's nodes, joined from Kubernetes and Prometheus.
 //!
-//! [`kubernetes`] lists nodes and the requests of their pods; [`prometheus`] gives hardware and load.
-//! [`join`] combines both by node name, then by host name. If one source fails, the inventory has only
-//! the other, with a note.
+//! [`kubernetes`] lists nodes and the requests of their pods; [`prometheus`] gives hardware and
+//! load. [`join`] combines both by node name, then by host name. If one source fails, the inventory
+//! has only the other, with a note.
 
 pub mod kubernetes;
 pub mod prometheus;

@@ -1,4 +1,5 @@
-//! Pods whose node is treated as another machine: the launcher comes with the pod, counts by itself, and tells at the end.
+//! Pods whose node is treated as another machine: the launcher comes with the pod, counts by
+//! itself, and tells at the end.
 
 use std::time::Duration;
 
@@ -108,7 +109,8 @@ fn last_words_that_are_no_report_are_refused_with_a_reason() {
     let other = spec.clone();
     let killing = std::thread::spawn(move || {
         let (_, uid) = until_up(&other);
-        // The node is this machine in truth: its launcher can be killed from here, and cannot tell anything.
+        // The node is this machine in truth: its launcher can be killed from here, and cannot tell
+        // anything.
         let pid = until("the launcher", || {
             std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
                 let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;

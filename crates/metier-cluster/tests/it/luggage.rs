@@ -1,4 +1,5 @@
-//! What goes to a pod on another machine and comes back from it: datasets, files, and what the application says of itself.
+//! What goes to a pod on another machine and comes back from it: datasets, files, and what the
+//! application says of itself.
 
 use std::time::Duration;
 
@@ -75,7 +76,8 @@ datagrams.sendto(b'{\"apart\": 3}', os.environ['METIER_DATAGRAMS'])";
     assert!(run.stages.iter().any(|stage| stage.cpu_seconds_per_item.is_some()), "{:?}", run.stages);
 }
 
-/// A program that serves a page so many times and no more, so that nothing depends on how fast it is read.
+/// A program that serves a page so many times and no more, so that nothing depends on how fast it
+/// is read.
 const SERVE: &str = "import http.server, os
 class Page(http.server.BaseHTTPRequestHandler):
     served = 0

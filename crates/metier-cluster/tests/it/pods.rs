@@ -49,7 +49,8 @@ fn the_cpu_time_of_a_short_pod_is_that_of_the_program_itself() {
     let (finished, memory) = run(&spec);
     let truth = burnt(&memory);
     let ours = finished.run.summary.cpu_seconds.unwrap().get();
-    // Beside the program's own account there is its start and end, which it cannot see: a few milliseconds.
+    // Beside the program's own account there is its start and end, which it cannot see: a few
+    // milliseconds.
     assert!(ours > truth * 0.995 && ours < truth * 1.01 + 0.02, "ours {ours}, its own {truth}");
 }
 
@@ -271,7 +272,8 @@ fn what_a_killed_measuring_program_left_ends_by_itself_and_is_swept_by_the_next(
 fn a_node_that_goes_away_in_mid_run_is_named_and_nothing_is_left() {
     let Some(kubeconfig) = cluster() else { return };
     let mut spec = shell(&kubeconfig, "sleep 600");
-    // A node that is only an object: the scheduler binds the pod to it, and we say what its kubelet would.
+    // A node that is only an object: the scheduler binds the pod to it, and we say what its kubelet
+    // would.
     let node = format!("metier-test-{}", spec.id.unwrap().short());
     pod_of(&mut spec).node = Some(node.clone());
     let ready = json!({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",

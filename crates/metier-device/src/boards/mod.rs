@@ -2,9 +2,9 @@
 //!
 //! A [`BoardSnapshot`] is a board at one moment. It comes from a `tegrastats` line ([`tegrastats`],
 //! [`tegrastats_log`] for recorded files) or from the kernel's files on the board itself
-//! ([`crate::local_board`]). [`board_power`] selects the rails that make up the whole board. [`energy_integral`]
-//! integrates power and reports its own error. [`jetson_exporter`] renders a snapshot under the metric
-//! names of jetson-exporter.
+//! ([`crate::local_board`]). [`board_power`] selects the rails that make up the whole board.
+//! [`energy_integral`] integrates power and reports its own error. [`jetson_exporter`] renders a
+//! snapshot under the metric names of jetson-exporter.
 //!
 //! A missing value is `None`, never 0: a load that was not printed is unknown, and a switched-off
 //! core or engine is off.

@@ -1,8 +1,8 @@
 //! Device passports: the performance capabilities of a device.
 //!
 //! A passport is measured by micro-benchmarks ([`mod@bench`]), imported from a file, or shipped
-//! with metier from public specifications ([`shipped_passports`]). [`find_passport`] prefers stored passports to
-//! shipped ones, so that a measured board is never rated by its data sheet.
+//! with metier from public specifications ([`shipped_passports`]). [`find_passport`] prefers stored
+//! passports to shipped ones, so that a measured board is never rated by its data sheet.
 
 pub mod bench;
 mod name_match;

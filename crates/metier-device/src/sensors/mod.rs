@@ -223,7 +223,8 @@ impl EnergyMeters {
         (!counted.is_empty()).then(|| counted.iter().map(|account| account.watts).sum())?
     }
 
-    /// Energy of each meter since [`EnergyMeters::start`], and whether all of it comes from counters.
+    /// Energy of each meter since [`EnergyMeters::start`], and whether all of it comes from
+    /// counters.
     pub fn usage(&self) -> (Vec<EnergyMeterReading>, bool) {
         let meters = self.found.accounts.iter().filter(|account| account.last.is_some()).map(|account| {
             EnergyMeterReading {

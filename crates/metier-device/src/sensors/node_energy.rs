@@ -92,8 +92,8 @@ impl EnergyMeters {
         })
     }
 
-    /// Energy of the node at the last [`EnergyMeters::sample`]; `None` without a meter or if one could not
-    /// be read.
+    /// Energy of the node at the last [`EnergyMeters::sample`]; `None` without a meter or if one
+    /// could not be read.
     pub fn node_energy(&self) -> Option<NodeEnergy> {
         let (covers, accounts) = self.select_node_meters()?;
         let is_read = |account: &&MeterAccount| account.last.is_some_and(|(_, at)| at == self.ticked);

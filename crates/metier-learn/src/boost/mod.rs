@@ -1,9 +1,9 @@
 //! Boosted regression trees: histogram-based, grown leaf-wise, for several losses.
 //!
-//! [`feature_bins`] discretises features once, [`grow_tree`] grows one tree from gradients, and [`loss`] defines
-//! gradients and leaf values. This module adds up the trees. Monotone constraints hold for the sum,
-//! because every tree satisfies them. Unknown features (NaN) have a default direction at every
-//! split, learned from the rows that lack them.
+//! [`feature_bins`] discretises features once, [`grow_tree`] grows one tree from gradients, and
+//! [`loss`] defines gradients and leaf values. This module adds up the trees. Monotone constraints
+//! hold for the sum, because every tree satisfies them. Unknown features (NaN) have a default
+//! direction at every split, learned from the rows that lack them.
 
 mod batch_trees;
 mod feature_bins;

@@ -1,11 +1,11 @@
 //! Run time of workloads on platforms, learned from the measured pairs by matrix factorisation.
 //!
 //! `log time = level + workload + platform + Σ workload factor · platform factor`, fitted to the
-//! measured runs ([`alternating_least_squares`]). Features of a workload (such as opcode counts) and of a platform (its
-//! passport) predict their effects and factors ([`solve_rows`]), so that an unmeasured one has a
-//! prediction. Each measured run then corrects it in proportion to the prior covariance
-//! ([`predict_factors`]). Intervals are calibrated on held-out workloads ([`calibrated_predictor`]), separately for
-//! each number of measured runs.
+//! measured runs ([`alternating_least_squares`]). Features of a workload (such as opcode counts)
+//! and of a platform (its passport) predict their effects and factors ([`solve_rows`]), so that an
+//! unmeasured one has a prediction. Each measured run then corrects it in proportion to the prior
+//! covariance ([`predict_factors`]). Intervals are calibrated on held-out workloads
+//! ([`calibrated_predictor`]), separately for each number of measured runs.
 
 mod alternating_least_squares;
 mod calibrated_predictor;

@@ -1,8 +1,8 @@
 //! Textbook regressors, one file each, with the settings of other systems' trainers, so that their
 //! predictors can be trained here.
 //!
-//! All take a [`DenseMatrix`] of features, one row per target. Predictors round-trip through [`serde`]'s
-//! JSON without loss.
+//! All take a [`DenseMatrix`] of features, one row per target. Predictors round-trip through
+//! [`serde`]'s JSON without loss.
 
 pub mod curve_fit;
 pub mod exact_boosting;

@@ -1,9 +1,9 @@
 //! The run's own control group, the reference for its resource use.
 //!
 //! [`mounts`] locates the control groups of this host. [`group`] creates and removes a group, and
-//! [`read_counters`] reads it. [`systemd_scope`] requests one from systemd for an ordinary user, and [`systemd_slice`]
-//! requests one around a container whose engine uses the systemd cgroup driver. [`group_identity`]
-//! identifies the container, pod, run or unit of any group.
+//! [`read_counters`] reads it. [`systemd_scope`] requests one from systemd for an ordinary user,
+//! and [`systemd_slice`] requests one around a container whose engine uses the systemd cgroup
+//! driver. [`group_identity`] identifies the container, pod, run or unit of any group.
 
 pub mod baseline;
 pub mod group;

@@ -5,8 +5,8 @@
 //! The call goes to the system's service manager, which allows it for root, and for others by
 //! policy. The name has underscores instead of dashes: a dash in a slice name denotes nesting.
 //!
-//! `StopUnit` ends the slice. The launcher gets the message bytes ([`SystemdSlice::stop_message`]), so the
-//! slice also ends after metier was killed.
+//! `StopUnit` ends the slice. The launcher gets the message bytes ([`SystemdSlice::stop_message`]),
+//! so the slice also ends after metier was killed.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! Receives application messages of one run from all configured sources.
 //!
 //! Everything is bound before the first instruction of the application, so that no message is
-//! missed. The members of the run become known later ([`RunMessageListener::admit_members`]); until then
-//! connections wait in the kernel. An unavailable source becomes a reason in the record and never
-//! ends the run.
+//! missed. The members of the run become known later ([`RunMessageListener::admit_members`]); until
+//! then connections wait in the kernel. An unavailable source becomes a reason in the record and
+//! never ends the run.
 
 use std::fs;
 use std::io;

@@ -5,7 +5,8 @@ use metier_types::{AppStage, ExtraFields, StageKind, StageSource};
 use super::histogram::LogHistogram;
 use super::message::{AppMessage, MessageNumber};
 
-/// A scraped histogram: how many values fell at or below each bound, between the first scrape and the last.
+/// A scraped histogram: how many values fell at or below each bound, between the first scrape and
+/// the last.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ScrapedBuckets {
     /// Upper bounds with the number of values at or below each, ascending.

@@ -1,19 +1,19 @@
 //! A container whose first process is metier's launcher. Another component (a kubelet) creates the
-//! container, the launcher in it connects to metier's [`LauncherEndpoint`], and is then used like the
-//! launcher of a command.
+//! container, the launcher in it connects to metier's [`LauncherEndpoint`], and is then used like
+//! the launcher of a command.
 //!
 //! The endpoint is a folder that is mounted into the container, with the launcher's program, which
 //! needs no libraries, and a socket. The launcher waits for its orders, so the container's control
-//! group can be read before the first instruction of the command. It stays until released, so group,
-//! files and exit status are available after the last instruction. The previous use of the runtime in
-//! the group, and the launcher's own use, are not part of the run.
+//! group can be read before the first instruction of the command. It stays until released, so
+//! group, files and exit status are available after the last instruction. The previous use of the
+//! runtime in the group, and the launcher's own use, are not part of the run.
 //!
 //! A launcher is authorised by the socket's kernel credentials, and only one is accepted: a second
 //! container with the same mount is rejected.
 //!
 //! Limits: the command is not process 1 of its container but a child of it, as with `docker run
-//! --init`. The group's memory peak is reset on cgroup v1. Version 2 offers no reset here, so its peak
-//! may be that of the runtime's start (about 10 MB) if the run itself used less.
+//! --init`. The group's memory peak is reset on cgroup v1. Version 2 offers no reset here, so its
+//! peak may be that of the runtime's start (about 10 MB) if the run itself used less.
 
 use std::fs::{self, File};
 use std::io;
@@ -81,8 +81,8 @@ impl LauncherEndpoint {
         self.socket.as_raw_fd()
     }
 
-    /// Accepts the connected launcher if the path of one of its control groups contains one of `words`
-    /// (any launcher if `words` is empty). Others are rejected.
+    /// Accepts the connected launcher if the path of one of its control groups contains one of
+    /// `words` (any launcher if `words` is empty). Others are rejected.
     pub fn accept_launcher(&self, roots: &KernelRoots, words: &[&str]) -> Option<JoinedContainer> {
         let (socket, peer) = packet_socket::accept(self.socket.as_fd()).ok()?;
         let pid = Some(peer.pid).filter(|pid| *pid > 0)?;

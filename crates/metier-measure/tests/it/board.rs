@@ -1,5 +1,5 @@
-//! A real command on this host, whose sensors are a Jetson's: files in a folder of the test, which changes them while the
-//! command runs.
+//! A real command on this host, whose sensors are a Jetson's: files in a folder of the test, which
+//! changes them while the command runs.
 
 use std::path::Path;
 use std::time::Duration;

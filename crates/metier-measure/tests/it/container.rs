@@ -117,15 +117,15 @@ fn name_of_engine() -> &'static str {
     }
 }
 
-/// Whether the engine puts containers into groups of ours, whose counters are there as long as we want: only root may make them, and
-/// Podman would put other things into them.
+/// Whether the engine puts containers into groups of ours, whose counters are there as long as we
+/// want: only root may make them, and Podman would put other things into them.
 fn gives_groups() -> bool {
     // SAFETY: takes nothing, cannot fail.
     unsafe { libc::geteuid() == 0 && name_of_engine() != "Podman" }
 }
 
-/// Counters are exact, or sampled with the reason. A peak below the engine's own cannot be told where version 2 does not let it begin
-/// anew, which it does from Linux 6.12 on.
+/// Counters are exact, or sampled with the reason. A peak below the engine's own cannot be told
+/// where version 2 does not let it begin anew, which it does from Linux 6.12 on.
 fn says_how_good_its_counters_are(run: &Run) {
     let counters = run.quality["summary.cpu_seconds"];
     match gives_groups() {
@@ -179,7 +179,8 @@ fn all_cpu_time_of_a_container_of_a_third_of_a_second_is_counted() {
     says_how_good_its_counters_are(&run);
     let is_exact = run.quality["summary.cpu_seconds"] == ValueQuality::Exact;
     assert!(known >= 0.3, "{own}");
-    // Above it are the loading of the program before its first line, and its end: dear where a processor is emulated.
+    // Above it are the loading of the program before its first line, and its end: dear where a
+    // processor is emulated.
     assert!(measured > known * 0.999 || !is_exact, "{measured} s of {known} s");
     assert!(measured < known + 0.5, "{measured} s of {known} s");
     nothing_is_left(&engine, run.id);

@@ -1,4 +1,5 @@
-//! GPUs through NVML's own interface. No host here has one, so a small library of the same shape stands in.
+//! GPUs through NVML's own interface. No host here has one, so a small library of the same shape
+//! stands in.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

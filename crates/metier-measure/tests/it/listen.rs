@@ -65,7 +65,8 @@ fn what_a_killed_predecessor_left_is_removed_by_the_next_who_listens() {
     assert!(!ours.exists() && foreign.exists());
 }
 
-/// Speaks on the socket that the Waggle class has built in; linked statically, for an image without any library.
+/// Speaks on the socket that the Waggle class has built in; linked statically, for an image without
+/// any library.
 const SPEAKER: &str = r#"
 use std::io::Write;
 fn main() {

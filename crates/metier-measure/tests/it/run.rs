@@ -1,5 +1,6 @@
-//! Runs of real commands on this host, measured by the real thing and checked against workloads that know what
-//! they use (`metier-burn`). The same program runs as root and as an ordinary user in the lab's guest.
+//! Runs of real commands on this host, measured by the real thing and checked against workloads
+//! that know what they use (`metier-burn`). The same program runs as root and as an ordinary user
+//! in the lab's guest.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -138,8 +139,8 @@ fn cpu_time_is_what_the_burner_knows_of_itself() {
     let own: serde_json::Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     let known = own["cpu_nanoseconds"].as_f64().unwrap_or_else(|| panic!("{own}")) / 1e9;
     let measured = run.summary.cpu_seconds.unwrap().get();
-    // Loading the program and tearing it down are ours to see and not the burner's: a few milliseconds, and
-    // many more on an emulated processor.
+    // Loading the program and tearing it down are ours to see and not the burner's: a few milliseconds,
+    // and many more on an emulated processor.
     assert!(measured >= known - 1e-4 && measured < known + 0.1, "measured {measured}, known {known}");
 }
 
@@ -166,10 +167,12 @@ fn an_orphan_is_waited_for_and_counted() {
     assert!(run.summary.cpu_seconds.unwrap().get() >= 0.3, "{:?}", run.summary);
     let exit = run.exit.clone().unwrap();
     assert_eq!((exit.code, exit.cause), (Some(0), ExitCause::Exited));
-    // What it uses after the main process, it uses in the time after that: no more cores than there are.
+    // What it uses after the main process, it uses in the time after that: no more cores than there
+    // are.
     let cores = run.mean_busy_cores().unwrap();
     assert!(cores < 1.5, "{cores} cores of one thread; {:?}", run.verdict);
-    // The orphan, and on a slow host also the process between it and the main one, which ends by itself.
+    // The orphan, and on a slow host also the process between it and the main one, which ends by
+    // itself.
     assert!((1..=2).contains(&exit.left_behind), "{exit:?}");
 }
 
@@ -405,7 +408,8 @@ fn a_workload_is_its_name_or_what_it_is() {
     assert!(Path::new(a.context.executable.as_deref().unwrap()).is_absolute());
 }
 
-/// The guest's two suites name what a host like it has to give: `cgroup-v2` to root, `systemd-scope` to a user.
+/// The guest's two suites name what a host like it has to give: `cgroup-v2` to root,
+/// `systemd-scope` to a user.
 #[test]
 fn the_account_is_kept_by_the_best_method_of_this_host() {
     let Some(want) = std::env::var("METIER_EXPECT_METHOD").ok() else { return };

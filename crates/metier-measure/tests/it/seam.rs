@@ -1,5 +1,5 @@
-//! What a specification can ask of a run beyond its command, those who look on at it, and runs that somebody else
-//! started.
+//! What a specification can ask of a run beyond its command, those who look on at it, and runs that
+//! somebody else started.
 
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -293,8 +293,8 @@ fn a_run_that_never_started_leaves_a_record_that_says_why() {
     let _ = &mut recorder as &mut dyn RunRecorder;
 }
 
-/// A pod run passes the observers of [`MeasureSession::requested_observers`] itself. A second stack sampler would open every perf event
-/// twice and replace the first one's artefact.
+/// A pod run passes the observers of [`MeasureSession::requested_observers`] itself. A second stack
+/// sampler would open every perf event twice and replace the first one's artefact.
 #[test]
 fn measuring_a_foreign_run_adds_no_observer_of_its_own() {
     let (foreign, voice) = ForeignRun::new().unwrap();

@@ -119,7 +119,8 @@ fn a_known_hot_function_is_found_with_its_callers_and_its_share() {
     }
 }
 
-/// Code made at run time, with a file that names it, and the number of the process on standard output.
+/// Code made at run time, with a file that names it, and the number of the process on standard
+/// output.
 #[cfg(target_arch = "x86_64")]
 const MADE: &str = r#"
 #include <stdio.h>

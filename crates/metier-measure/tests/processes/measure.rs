@@ -1,4 +1,5 @@
-//! A measuring program for the tests of this crate: `command WORD…`, `container ENGINE STORE RUN SCRIPT`.
+//! A measuring program for the tests of this crate: `command WORD…`, `container ENGINE STORE RUN
+//! SCRIPT`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a part of the tests")]
 
 use std::time::Duration;

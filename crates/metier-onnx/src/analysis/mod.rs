@@ -1,9 +1,9 @@
 //! Static analysis of a graph.
 //!
-//! [`graph_walk`] visits the operators in order, including subgraphs, [`walk_loop`] handles loops, and
-//! [`call_function`] handles functions of the file. [`peak_memory`] finds the peak memory of activations.
-//! Assumptions (a batch of one, the heavier branch of an `If`, one iteration of a loop of unknown
-//! length) are listed in `notes`. Unknown costs are counted, not guessed.
+//! [`graph_walk`] visits the operators in order, including subgraphs, [`walk_loop`] handles loops,
+//! and [`call_function`] handles functions of the file. [`peak_memory`] finds the peak memory of
+//! activations. Assumptions (a batch of one, the heavier branch of an `If`, one iteration of a loop
+//! of unknown length) are listed in `notes`. Unknown costs are counted, not guessed.
 
 mod function_calls;
 mod graph_walk;

@@ -1,8 +1,8 @@
 //! Attention operators of ONNX (since operator set 23) and of ONNX Runtime.
 //!
-//! [`AttentionSizes`] describes all variants: heads of queries attend to a number of keys, including those
-//! of earlier calls. Outputs are the sums over the values and, if requested, the keys and values to
-//! pass to the next call.
+//! [`AttentionSizes`] describes all variants: heads of queries attend to a number of keys,
+//! including those of earlier calls. Outputs are the sums over the values and, if requested, the
+//! keys and values to pass to the next call.
 
 use super::{InferredFacts, ShapeContext, ValueFact};
 

@@ -1,10 +1,10 @@
 //! Infers the type and shape of every value of a graph, operator by operator.
 //!
-//! A [`ValueFact`] holds what is known of a value. If a size depends on a value (the target of Reshape,
-//! the bounds of Slice), small constants are tracked through the operators with which exporters
-//! compute shapes. Unknown sizes are `None`: an unsupported operator has outputs of unknown shape,
-//! and is not an error. A contradiction (a matrix product of 3 and 4 columns) is an error that
-//! names the operator.
+//! A [`ValueFact`] holds what is known of a value. If a size depends on a value (the target of
+//! Reshape, the bounds of Slice), small constants are tracked through the operators with which
+//! exporters compute shapes. Unknown sizes are `None`: an unsupported operator has outputs of
+//! unknown shape, and is not an error. A contradiction (a matrix product of 3 and 4 columns) is an
+//! error that names the operator.
 //!
 //! Each family of operators is one file; [`rule_for_kind`] lists the rules by operator type.
 

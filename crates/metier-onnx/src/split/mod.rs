@@ -6,8 +6,8 @@
 //! includes the ones it needs, and only its own weights, so the parts together are about as large
 //! as the whole.
 //!
-//! [`OperatorChain`] provides the order and the crossings of each cut, [`slice_range`] writes one part as a file,
-//! and [`solver`] finds the fastest cuts and devices.
+//! [`OperatorChain`] provides the order and the crossings of each cut, [`slice_range`] writes one
+//! part as a file, and [`solver`] finds the fastest cuts and devices.
 
 mod part_writer;
 pub mod solver;

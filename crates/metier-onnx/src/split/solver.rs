@@ -1,11 +1,11 @@
 //! Solver for the fastest cuts and devices.
 //!
 //! Operators keep their order, and each device runs at most one contiguous stage. The latency is
-//! the sum of all stages and of the transfers between them (`SplitObjective::Latency`). The interval between
-//! two results of a full pipeline is the time of its slowest stage, transfers included
-//! (`SplitObjective::Throughput`). Dynamic programming over (place, used devices, last device) finds both
-//! exactly in at most `2^devices × devices² × places²` steps. This limits it to [`MAX_DEVICES`]
-//! devices.
+//! the sum of all stages and of the transfers between them (`SplitObjective::Latency`). The
+//! interval between two results of a full pipeline is the time of its slowest stage, transfers
+//! included (`SplitObjective::Throughput`). Dynamic programming over (place, used devices, last
+//! device) finds both exactly in at most `2^devices × devices² × places²` steps. This limits it to
+//! [`MAX_DEVICES`] devices.
 
 use crate::Error;
 

@@ -24,8 +24,8 @@ impl BlockingClient {
         Ok(Self { client: PromClient::new(endpoint)?, runtime })
     }
 
-    /// Runs a query and blocks until its end: `blocking.block_on(async |client| client.query_instant("up",
-    /// None).await)`.
+    /// Runs a query and blocks until its end: `blocking.block_on(async |client|
+    /// client.query_instant("up", None).await)`.
     pub fn block_on<T>(
         &self,
         question: impl AsyncFnOnce(&PromClient) -> Result<T, QueryError>,

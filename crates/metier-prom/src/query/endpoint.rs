@@ -56,8 +56,8 @@ impl Default for QueryLimits {
 /// A Prometheus endpoint, parsed from its address: `https://host:port/prefix`, or `host:port` for
 /// plain HTTP.
 ///
-/// A user and a password in the address become [`PromCredentials::Basic`]; the displayed address has
-/// neither.
+/// A user and a password in the address become [`PromCredentials::Basic`]; the displayed address
+/// has neither.
 #[derive(Clone)]
 pub struct PromEndpoint {
     base: Url,

@@ -1,9 +1,9 @@
 //! A client of the Prometheus HTTP API, also for compatible servers (Thanos, Mimir,
 //! VictoriaMetrics).
 //!
-//! A [`PromEndpoint`] holds address, credentials and limits; a [`PromClient`] sends queries. A [`QueryResponse`]
-//! is the typed response together with its raw bytes. The implementation is asynchronous;
-//! [`BlockingClient`] wraps it for callers without a runtime.
+//! A [`PromEndpoint`] holds address, credentials and limits; a [`PromClient`] sends queries. A
+//! [`QueryResponse`] is the typed response together with its raw bytes. The implementation is
+//! asynchronous; [`BlockingClient`] wraps it for callers without a runtime.
 //!
 //! - A query takes at most [`QueryLimits::time`], including retries and delays. Temporary errors
 //!   (connection refused, 5xx, 429) are retried with growing delays. Permanent ones (a wrong

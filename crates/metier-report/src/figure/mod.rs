@@ -1,8 +1,8 @@
 //! Standalone figures: panels with lines and dots over two axes, or with bars, as SVG or PNG.
 //!
-//! [`PlotFigure`] is the description; `layout` turns it into positioned shapes; `svg` and `png` write
-//! these, so both look the same. No I/O; the same figure gives the same bytes. At most [`PANELS`]
-//! panels with [`MAX_BARS`] bars each; lines are reduced for drawing.
+//! [`PlotFigure`] is the description; `layout` turns it into positioned shapes; `svg` and `png`
+//! write these, so both look the same. No I/O; the same figure gives the same bytes. At most
+//! [`PANELS`] panels with [`MAX_BARS`] bars each; lines are reduced for drawing.
 
 mod font;
 mod layout;

@@ -28,8 +28,8 @@ pub struct HttpConfig {
     /// Further names that the `Host` header may have on a loopback address, without a port; for a
     /// proxy that passes the outer name on.
     pub hosts: Vec<String>,
-    /// Further addresses, by the name of the interface that they are for. An address in use is skipped
-    /// with a warning.
+    /// Further addresses, by the name of the interface that they are for. An address in use is
+    /// skipped with a warning.
     pub doors: Vec<(String, SocketAddr)>,
     pub limits: HttpLimits,
 }
@@ -84,8 +84,8 @@ impl HttpConfig {
 /// The bounds of the server. The defaults are what `metier up` uses; tests shorten the times.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
-    /// Connections at once; further ones wait in the kernel's queue. HTTP/1.1 has one request at a time
-    /// on a connection, so this bounds requests too.
+    /// Connections at once; further ones wait in the kernel's queue. HTTP/1.1 has one request at a
+    /// time on a connection, so this bounds requests too.
     pub connections: usize,
     /// Store calls at once.
     pub store_calls: usize,

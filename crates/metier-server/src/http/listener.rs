@@ -1,7 +1,7 @@
 //! Listening and connections, and the signals that end both.
 //!
-//! Connections are HTTP/1.1, each in a task of its own; on shutdown those under way may finish their request
-//! within [`HttpLimits::drain_time`].
+//! Connections are HTTP/1.1, each in a task of its own; on shutdown those under way may finish
+//! their request within [`HttpLimits::drain_time`].
 
 use std::future::Future;
 use std::io::ErrorKind;

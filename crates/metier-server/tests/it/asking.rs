@@ -1,5 +1,6 @@
 //! An estimator that fetches missing predictors: from a metier model server, from a server that
-//! returns pickles as the original does, without any server, and from addresses of single predictors.
+//! returns pickles as the original does, without any server, and from addresses of single
+//! predictors.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};

@@ -123,7 +123,8 @@ fn problems_are_as_the_document_says() {
     check(&document, &content["application/problem+json"]["schema"], &problem, "problem");
 }
 
-/// The part of JSON Schema that our records use: enough to notice an answer that is not as described.
+/// The part of JSON Schema that our records use: enough to notice an answer that is not as
+/// described.
 fn check(document: &Value, schema: &Value, value: &Value, at: &str) {
     if let Err(why) = fits(document, schema, value, at) {
         panic!("{why}");

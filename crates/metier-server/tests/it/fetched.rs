@@ -117,7 +117,8 @@ fn who_wants_an_archive_does_not_wait_for_addresses_that_say_nothing() {
             stream
         })
         .collect();
-    // All three are being worked on once this is answered: the server takes requests one after the other.
+    // All three are being worked on once this is answered: the server takes requests one after the
+    // other.
     assert!(ask(models, "GET /healthz", "").starts_with("HTTP/1.1 200"));
     let mut stream = TcpStream::connect(models).unwrap();
     // Far less than an address is waited for.

@@ -1,6 +1,6 @@
-//! The Kepler-compatible services, as its exporter uses them: one write, one read of 4096 bytes, the
-//! connection closed by the server. Every documented way to kill or confuse the original is tried;
-//! after each the estimator answers as before.
+//! The Kepler-compatible services, as its exporter uses them: one write, one read of 4096 bytes,
+//! the connection closed by the server. Every documented way to kill or confuse the original is
+//! tried; after each the estimator answers as before.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -192,7 +192,8 @@ fn nothing_that_is_sent_kills_it() {
         assert!(reply["msg"].as_str().unwrap().contains(word), "{what}: {reply}");
         assert_eq!(ask(&open.socket, &good)["msg"], "", "after {what}");
     }
-    // Platform sources without predictors of their own, and a trainer that exists elsewhere, are answered.
+    // Platform sources without predictors of their own, and a trainer that exists elsewhere, are
+    // answered.
     for field in [
         ("source", json!("redfish")),
         ("source", json!("hmc")),
@@ -482,7 +483,8 @@ mod models {
                     "trainer_name": "SGDRegressorTrainer", "filter": "", "machine_spec": machine });
                 let (status, body) = model(address, &wanted);
                 assert_eq!(status, 200, "{source} {output_type}: {body}");
-                // What the exporter's linear predictor reads; of a name that it does not know it takes what it asked for.
+                // What the exporter's linear predictor reads; of a name that it does not know it takes what
+                // it asked for.
                 let weights = &body[component]["All_Weights"];
                 assert!(
                     weights["Bias_Weight"].is_number() && weights.get("CurveFit_Weights").is_none(),

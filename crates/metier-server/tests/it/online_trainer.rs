@@ -1,6 +1,6 @@
-//! The online trainer with a real Prometheus that scrapes an exporter with Kepler's metric names. The
-//! trained predictor replaces the fallback, stays until a better one is trained, and stays in use when
-//! Prometheus is gone.
+//! The online trainer with a real Prometheus that scrapes an exporter with Kepler's metric names.
+//! The trained predictor replaces the fallback, stays until a better one is trained, and stays in
+//! use when Prometheus is gone.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -30,7 +30,8 @@ impl Drop for Prometheus {
     }
 }
 
-/// An exporter of a machine that takes so many watts at rest, and 0.1 W for each millisecond of processor time a second.
+/// An exporter of a machine that takes so many watts at rest, and 0.1 W for each millisecond of
+/// processor time a second.
 ///
 /// Each scrape is 0.1 s of its own time, so that power goes with load whenever scrapes come.
 fn exporter(idle: f64) -> SocketAddr {
@@ -100,7 +101,8 @@ fn value(page: &str, words: &[&str]) -> f64 {
     line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
-/// Waits until that holds of the trainer's metrics; five minutes at most: whether the next candidate is better is up to the load that it saw.
+/// Waits until that holds of the trainer's metrics; five minutes at most: whether the next
+/// candidate is better is up to the load that it saw.
 fn until(address: SocketAddr, what: &str, holds: impl Fn(&str) -> bool) {
     let begun = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! The SOPRANO profiler's interface: with a real Prometheus that scrapes simulated nodes, without one,
-//! and with one that is gone.
+//! The SOPRANO profiler's interface: with a real Prometheus that scrapes simulated nodes, without
+//! one, and with one that is gone.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -215,7 +215,8 @@ fn the_fastest_node_is_told_with_the_originals_fields_and_all_others_beside_it()
     let find = |name: &str| once.nodes.iter().find(|node| node.name == name).unwrap();
     let busy = |name: &str| find(name).cpu_busy.unwrap().value.get();
     assert!(busy("rpi-idle") < 0.2 && busy("rpi-busy") > 0.7, "{once:?}");
-    // One goes away: what is known is used within its age, and that is said; the node itself is not made up.
+    // One goes away: what is known is used within its age, and that is said; the node itself is not
+    // made up.
     drop(prometheus);
     let began = Instant::now();
     loop {

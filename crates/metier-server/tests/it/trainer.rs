@@ -1,5 +1,5 @@
-//! The offline trainer over real connections: requests and responses of Kepler's clients, trainings as
-//! jobs, and errors by field.
+//! The offline trainer over real connections: requests and responses of Kepler's clients, trainings
+//! as jobs, and errors by field.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -53,7 +53,8 @@ fn get(address: SocketAddr, path: &str) -> (u16, Value) {
     (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }
 
-/// A machine that takes 50 W, and 0.03 W for each millisecond of processor time a second, as its Prometheus tells it.
+/// A machine that takes 50 W, and 0.03 W for each millisecond of processor time a second, as its
+/// Prometheus tells it.
 fn response() -> Value {
     let times = || (0..120).map(|row| 1_700_000_000 + row * 3);
     let load = |row: usize| 100.0 + 40.0 * (row * 7 % 23) as f64;

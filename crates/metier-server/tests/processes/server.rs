@@ -1,4 +1,5 @@
-//! A server with the store in FILE, on a free loopback port, for the tests of this crate that send signals.
+//! A server with the store in FILE, on a free loopback port, for the tests of this crate that send
+//! signals.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a part of the tests")]
 
 use metier_server::HttpConfig;

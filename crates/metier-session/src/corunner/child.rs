@@ -1,8 +1,8 @@
 //! The process of a co-runner: its own measuring process with its own record.
 //!
-//! It ends with its parent: the kernel sends it TERM, and it escalates (INT, TERM, KILL) for its own
-//! workload. It has its own process group, so that the terminal's Ctrl-C reaches it only through the
-//! parent, after the main run.
+//! It ends with its parent: the kernel sends it TERM, and it escalates (INT, TERM, KILL) for its
+//! own workload. It has its own process group, so that the terminal's Ctrl-C reaches it only
+//! through the parent, after the main run.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};

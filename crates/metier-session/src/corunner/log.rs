@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use metier_types::{CoRunner, CoRunnerKind, ExtraFields, RunId, Seconds};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of the log that are read. A neighbour of a few milliseconds writes many lines during a run of hours.
+/// Bytes of the log that are read. A neighbour of a few milliseconds writes many lines during a run
+/// of hours.
 const MAX_LOG_BYTES: u64 = 64 << 20;
 /// Most co-runners in one record.
 const MAX_OVERLAPS: usize = 1000;
@@ -81,7 +82,8 @@ impl CoRunLog {
     }
 }
 
-/// The runs that overlapped with a run, and for how long. The main run overlaps with all co-runners; a co-runner only with the main run.
+/// The runs that overlapped with a run, and for how long. The main run overlaps with all
+/// co-runners; a co-runner only with the main run.
 pub fn overlapping_runs(
     lines: &[CoRunLogLine],
     run: RunId,

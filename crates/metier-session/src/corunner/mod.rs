@@ -1,5 +1,5 @@
-//! Co-runners: companions, which another run needs (`needs:`), and neighbours, which load the device
-//! during it (`with:`).
+//! Co-runners: companions, which another run needs (`needs:`), and neighbours, which load the
+//! device during it (`with:`).
 //!
 //! Each is a run with its own measuring process and its own record in the same store; a session
 //! stays one run. They share an event log ([`log`]), so that each record lists the overlapping runs
@@ -62,7 +62,8 @@ pub struct CoRunnerGroup {
 }
 
 impl CoRunnerGroup {
-    /// Starts all co-runners and waits until the companions are ready. The error is the reason why the run cannot start.
+    /// Starts all co-runners and waits until the companions are ready. The error is the reason why
+    /// the run cannot start.
     pub fn start(checked: &CheckedRun, launcher: &CompanionLauncher<'_>) -> Result<Self, String> {
         let mut folders = std::fs::DirBuilder::new();
         let made = folders.recursive(true).mode(0o700).create(launcher.folder);

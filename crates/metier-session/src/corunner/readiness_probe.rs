@@ -1,5 +1,5 @@
-//! Probes from a thread whether a run is ready: a port listens, an address answers, a file exists, or
-//! a container has printed a text.
+//! Probes from a thread whether a run is ready: a port listens, an address answers, a file exists,
+//! or a container has printed a text.
 //!
 //! All probes run on this machine. The time until readiness becomes the phase `start-up` of the
 //! record; the metrics still cover the whole run.
@@ -41,7 +41,8 @@ pub struct ReadinessObserver<'a> {
 }
 
 impl<'a> ReadinessObserver<'a> {
-    /// `name` is the display name of the run. `membership` is the group whose log gets the event. `awaited` detects the output sign of a container.
+    /// `name` is the display name of the run. `membership` is the group whose log gets the event.
+    /// `awaited` detects the output sign of a container.
     pub fn new(
         readiness: &'a ReadinessRule,
         awaited: Option<AwaitedOutput>,

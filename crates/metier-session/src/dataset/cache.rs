@@ -8,10 +8,10 @@
 //! FOLDER/part-<64 digits>.lock  lock of the fetching process; the kernel releases it when the process ends
 //! ```
 //!
-//! Entries appear by rename, so a reader never sees a partial entry. A lock serialises fetches of one
-//! source. The folder is private (0700), files are read-only (0400). A user of an entry holds a shared
-//! lock on its `.json`, whose modification time is the time of last use. Entries are removed only if
-//! a limit is set ([`DatasetCacheFolder::trim`]), and never while they are locked.
+//! Entries appear by rename, so a reader never sees a partial entry. A lock serialises fetches of
+//! one source. The folder is private (0700), files are read-only (0400). A user of an entry holds a
+//! shared lock on its `.json`, whose modification time is the time of last use. Entries are removed
+//! only if a limit is set ([`DatasetCacheFolder::trim`]), and never while they are locked.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::Read;
@@ -158,7 +158,8 @@ impl DatasetCacheFolder {
         seal(fetched).map_err(failed("sealing"))?;
         match fs::create_dir(&home) {
             Ok(()) => {}
-            // Left by a killed process, or another process has just fetched the same content from another source.
+            // Left by a killed process, or another process has just fetched the same content from another
+            // source.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 if let Some((path, _, _)) = self.find(digest) {
                     return Ok(path);

@@ -1,4 +1,5 @@
-//! Fetches one file over HTTP. An interrupted fetch resumes where it stopped, also in a later process.
+//! Fetches one file over HTTP. An interrupted fetch resumes where it stopped, also in a later
+//! process.
 //!
 //! A partial file is resumed with `Range` only if the server proves that the file is unchanged
 //! (`If-Range` with its ETag or date), or if the digest of the whole is known. Otherwise the fetch

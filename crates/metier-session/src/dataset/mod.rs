@@ -1,9 +1,9 @@
-//! Datasets: obtained and verified before the measured time starts, cached by digest, cold or warm in
-//! the page cache on request.
+//! Datasets: obtained and verified before the measured time starts, cached by digest, cold or warm
+//! in the page cache on request.
 //!
-//! A local path is used in place. Every other source is fetched into the [`DatasetCacheFolder`] once
-//! and found there by digest afterwards. An interrupted fetch resumes where it stopped. A source
-//! without a required digest is revalidated at each use.
+//! A local path is used in place. Every other source is fetched into the [`DatasetCacheFolder`]
+//! once and found there by digest afterwards. An interrupted fetch resumes where it stopped. A
+//! source without a required digest is revalidated at each use.
 //!
 //! Everything runs in one thread, which polls for a stop request.
 
@@ -47,7 +47,8 @@ pub struct ObtainedDataset {
     pub was_cached: bool,
     /// Duration of the fetch.
     pub fetched_in: Option<Seconds>,
-    /// Lock that keeps it in the cache while in use; `None` for a local path, which is never removed.
+    /// Lock that keeps it in the cache while in use; `None` for a local path, which is never
+    /// removed.
     pub hold: Option<DatasetHold>,
 }
 

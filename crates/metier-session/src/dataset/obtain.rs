@@ -117,7 +117,8 @@ fn use_local_path(
     Ok(ObtainedDataset { path, source, digest, size, was_cached: true, fetched_in: None, hold: None })
 }
 
-/// Key of a source, with everything that selects its content. It may contain secrets and is only stored hashed.
+/// Key of a source, with everything that selects its content. It may contain secrets and is only
+/// stored hashed.
 fn identity(source: &DatasetSource) -> String {
     match source {
         DatasetSource::Path(path) => path.display().to_string(),
@@ -194,7 +195,8 @@ impl DatasetFetch<'_> {
         })
     }
 
-    /// Fetches all objects under a prefix. Objects from an earlier fetch of the same list are reused.
+    /// Fetches all objects under a prefix. Objects from an earlier fetch of the same list are
+    /// reused.
     async fn folder(&self, bucket: &S3Bucket, prefix: &str) -> Result<FetchedContent, DatasetError> {
         let objects = bucket.list(prefix, self.watch).await?;
         if objects.is_empty() {

@@ -1,7 +1,7 @@
 //! Page-cache state of a dataset: drop its pages or read them in, then check the result.
 //!
-//! Dropping (`posix_fadvise`) is only advice to the kernel: dirty pages and mapped pages stay. So the
-//! resident share is measured afterwards with `mincore`, and a run with a different state than
+//! Dropping (`posix_fadvise`) is only advice to the kernel: dirty pages and mapped pages stay. So
+//! the resident share is measured afterwards with `mincore`, and a run with a different state than
 //! requested gets a warning.
 
 use std::fs::File;
@@ -19,7 +19,8 @@ const RESIDENCY_TOLERANCE: f64 = 0.01;
 /// Bytes mapped for one `mincore` call.
 const MINCORE_WINDOW_BYTES: u64 = 1 << 30;
 
-/// Brings files and the contents of folders into a page-cache state. Returns a warning if that did not work.
+/// Brings files and the contents of folders into a page-cache state. Returns a warning if that did
+/// not work.
 pub fn prepare_pages(
     paths: &[&Path],
     state: PageCacheState,
@@ -61,7 +62,8 @@ pub fn prepare_pages(
 }
 
 fn drop_pages(file: &File) -> io::Result<()> {
-    // Dirty pages would stay. The error is ignored: where sync of a read-only descriptor fails, metier wrote no pages.
+    // Dirty pages would stay. The error is ignored: where sync of a read-only descriptor fails, metier
+    // wrote no pages.
     let _ = file.sync_all();
     // SAFETY: a valid descriptor; a length of 0 means to the end.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {

@@ -1,8 +1,8 @@
 //! Objects of an S3-compatible store: signed addresses, and the list of objects under a prefix.
 //!
-//! [`http`](super::http) does the fetching: a signed address supports `Range` and `If-Range` like any
-//! other. Addresses are in path style, which every store supports. Credentials come from the usual
-//! AWS_* variables; without them, requests are not signed.
+//! [`http`](super::http) does the fetching: a signed address supports `Range` and `If-Range` like
+//! any other. Addresses are in path style, which every store supports. Credentials come from the
+//! usual AWS_* variables; without them, requests are not signed.
 
 use std::time::Duration;
 

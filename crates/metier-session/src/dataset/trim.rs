@@ -1,7 +1,8 @@
 //! Keeps the dataset cache within a size limit: least recently used entries are removed first.
 //!
-//! Interrupted fetches count and are removed like datasets; a running fetch is locked. Readers hold a
-//! shared lock on an entry, and removal takes an exclusive one. So an entry in use is never removed.
+//! Interrupted fetches count and are removed like datasets; a running fetch is locked. Readers hold
+//! a shared lock on an entry, and removal takes an exclusive one. So an entry in use is never
+//! removed.
 
 use std::fmt;
 use std::fs::{self, File};

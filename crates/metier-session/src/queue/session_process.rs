@@ -1,9 +1,9 @@
 //! The measuring process of a session.
 //!
-//! It has its own process group, so that Ctrl-C at the worker's terminal ends it through the worker.
-//! It gets TERM when the worker dies. On each signal it escalates (INT, TERM, KILL) for its own
-//! workload. The escalation here is only for a measuring process that does not end: the process may
-//! need twice the grace time of the run.
+//! It has its own process group, so that Ctrl-C at the worker's terminal ends it through the
+//! worker. It gets TERM when the worker dies. On each signal it escalates (INT, TERM, KILL) for its
+//! own workload. The escalation here is only for a measuring process that does not end: the process
+//! may need twice the grace time of the run.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -19,7 +19,8 @@ use super::{MeasuringProgram, QueueError, file, system};
 
 /// Time between the signals INT, TERM and KILL.
 const LADDER_STEP: Duration = Duration::from_secs(45);
-/// How long leftover processes of the workload may write to the log after the session process ended.
+/// How long leftover processes of the workload may write to the log after the session process
+/// ended.
 const OUTPUT_GRACE: Duration = Duration::from_secs(5);
 
 /// Why a session process should end.
@@ -58,7 +59,8 @@ impl SessionProcess {
         let mut process = command.spawn().map_err(system(doing))?;
         if let Some(mut stdin) = process.stdin.take() {
             let text = session.file.to_string();
-            // In a thread: a process that does not read stdin must not block the worker. The thread ends with the pipe.
+            // In a thread: a process that does not read stdin must not block the worker. The thread ends with
+            // the pipe.
             std::thread::spawn(move || stdin.write_all(text.as_bytes()));
         }
         // Closes the parent's write ends of the pipe; the reader sees EOF when the child's are closed too.

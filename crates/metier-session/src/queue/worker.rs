@@ -20,7 +20,8 @@ use metier_linux::stop_request::StopRequest;
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// Interval between polls of a running session.
 const SESSION_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Interval between saving the log and checking for a cancel request. Each is a store call during the measurement.
+/// Interval between saving the log and checking for a cancel request. Each is a store call during
+/// the measurement.
 const SAVE_INTERVAL: Duration = Duration::from_millis(500);
 /// Delay after a failed store call.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -102,7 +103,8 @@ impl QueueWorker {
         Ok(true)
     }
 
-    /// Settles the sessions of dead workers. Returns `false` while any of their processes still runs.
+    /// Settles the sessions of dead workers. Returns `false` while any of their processes still
+    /// runs.
     fn settle_abandoned(&self) -> Result<bool, QueueError> {
         let held = self.store.claimed_sessions(self.device.id.as_str())?;
         if held.is_empty() {
@@ -181,8 +183,8 @@ impl QueueWorker {
         }
     }
 
-    /// The cause of failure in the record of the first failed run. Without it the application's exit
-    /// code could be mistaken for one of metier's own.
+    /// The cause of failure in the record of the first failed run. Without it the application's
+    /// exit code could be mistaken for one of metier's own.
     fn failure_reason(&self, runs: &[RunId]) -> Option<String> {
         let exit = runs.iter().find_map(|id| {
             let exit = self.store.run(*id).ok().flatten()?.exit?;

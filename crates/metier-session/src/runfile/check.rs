@@ -27,7 +27,8 @@ impl RunFile {
         RunFileCheck { input_later, ..RunFileCheck::default() }.check_all(self, origins)
     }
 
-    /// Checks everything except the existence of files: the run starts later, perhaps on another device.
+    /// Checks everything except the existence of files: the run starts later, perhaps on another
+    /// device.
     pub fn check_for_later(self, origins: &FieldOrigins) -> Result<CheckedRun, RunFileFaults> {
         RunFileCheck { input_later: true, is_later: true, ..RunFileCheck::default() }.check_all(self, origins)
     }

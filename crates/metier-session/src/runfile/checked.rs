@@ -14,7 +14,8 @@ use super::file::RunFile;
 pub struct CheckedRun {
     /// Its run file with absolute paths; it can be written and read again.
     pub file: RunFile,
-    /// Specification for `metier-measure`. Batch, repetition, dataset and co-runners are set at the run.
+    /// Specification for `metier-measure`. Batch, repetition, dataset and co-runners are set at the
+    /// run.
     pub spec: RunSpec,
     /// Dataset of the run.
     pub dataset: Option<CheckedDataset>,

@@ -1,5 +1,5 @@
-//! Faults of a run file, reported together. Each has its position, its field, the given value and the
-//! expected one.
+//! Faults of a run file, reported together. Each has its position, its field, the given value and
+//! the expected one.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,9 +2,9 @@
 //!
 //! A row of the table is one field: its documentation, name, kind, expected form for messages and,
 //! optionally, its flag: group, name, value, and help if it differs from the documentation.
-//! `run_file_tables` generates from the rows the structs with their serialised form and JSON Schema,
-//! the reader ([`FieldTable::document_reader`]), the flags ([`FieldTable::FLAGS`]) and the places
-//! that flags write to ([`FieldTable::slot`]). A kind needs one line each in `field_kind`,
+//! `run_file_tables` generates from the rows the structs with their serialised form and JSON
+//! Schema, the reader ([`FieldTable::document_reader`]), the flags ([`FieldTable::FLAGS`]) and the
+//! places that flags write to ([`FieldTable::slot`]). A kind needs one line each in `field_kind`,
 //! `read_field` and, if a flag sets it directly, `field_slot`.
 //!
 //! Rules across fields (one of command, image and pod, mounts of a pod, a dataset's store) are code

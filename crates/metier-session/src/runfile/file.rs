@@ -1,8 +1,8 @@
-//! The table of run-file fields. It generates the reader, the JSON Schema, the flags of `metier run`
-//! and the assignment of flags to fields (see [`super::fields`]).
+//! The table of run-file fields. It generates the reader, the JSON Schema, the flags of `metier
+//! run` and the assignment of flags to fields (see [`super::fields`]).
 //!
-//! Short forms are accepted (`dataset: images.tar`, `pod: alpine`, `mounts: ["a:/a:ro"]`). A written
-//! file has the full form.
+//! Short forms are accepted (`dataset: images.tar`, `pod: alpine`, `mounts: ["a:/a:ro"]`). A
+//! written file has the full form.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

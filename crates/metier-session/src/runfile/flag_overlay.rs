@@ -1,7 +1,8 @@
 //! Applies flags to a run file: lists and tables grow, every other field is replaced. The table of
 //! fields maps each flag to its field; flags that set several fields have a rule here.
 //!
-//! An invalid flag becomes a fault with the flag's name. The check reports it with all other faults.
+//! An invalid flag becomes a fault with the flag's name. The check reports it with all other
+//! faults.
 
 use super::FieldOrigins;
 use super::document::shortened;

@@ -1,11 +1,11 @@
 //! Run files: the description of a run, in YAML or JSON.
 //!
 //! There are three steps with one type each. A document becomes a tree of values with positions
-//! (`document`). The tree becomes a [`RunFile`] by the table of its fields (`file`, with the macros of
-//! `fields` and the readers of `document_reader` and `forms`). The run file, with flags applied
-//! (`flag_overlay`), becomes a [`CheckedRun`] (`check`, `checked`). A command line makes a `RunFile`
-//! without a document. Each step reports all faults at once. Each [`RunFileFault`] names its line, its
-//! field, the given value and the expected one. Only a `CheckedRun` can be run.
+//! (`document`). The tree becomes a [`RunFile`] by the table of its fields (`file`, with the macros
+//! of `fields` and the readers of `document_reader` and `forms`). The run file, with flags applied
+//! (`flag_overlay`), becomes a [`CheckedRun`] (`check`, `checked`). A command line makes a
+//! `RunFile` without a document. Each step reports all faults at once. Each [`RunFileFault`] names
+//! its line, its field, the given value and the expected one. Only a `CheckedRun` can be run.
 
 #[macro_use]
 mod fields;

@@ -1,7 +1,7 @@
 //! Exact parsing of times, sizes and cores: `1.5Gi` is 1610612736 bytes, not 1 and not 0.
 //!
-//! A decimal is an integer over a power of ten. It is multiplied by its unit before the division, in
-//! integers, so that binary fractions cause no error.
+//! A decimal is an integer over a power of ten. It is multiplied by its unit before the division,
+//! in integers, so that binary fractions cause no error.
 
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ pub fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(nanos)).filter(|time| *time <= MAX_DURATION)
 }
 
-/// Parses bytes: powers of 1024 (`Ki`, `Mi`, `Gi`, `Ti`, also `KiB`) and of 1000 (`k`, `M`, `G`, `T`, also `kB`).
-/// Fractions of a byte are rounded up.
+/// Parses bytes: powers of 1024 (`Ki`, `Mi`, `Gi`, `Ti`, also `KiB`) and of 1000 (`k`, `M`, `G`,
+/// `T`, also `kB`). Fractions of a byte are rounded up.
 pub fn size(text: &str) -> Option<u64> {
     let (decimal, unit) = ExactDecimal::read(text)?;
     let unit = unit.strip_suffix('B').unwrap_or(unit);

@@ -9,8 +9,8 @@ use super::fault::{FieldOrigins, RunFileFault, RunFileFaults};
 use super::file::{Probe, RunFile};
 use super::forms;
 
-/// Parses a document. [`RunFile::check`] reports fields of the wrong type with all other faults, from
-/// the returned origins. They also hold the position of each field.
+/// Parses a document. [`RunFile::check`] reports fields of the wrong type with all other faults,
+/// from the returned origins. They also hold the position of each field.
 pub fn parse(text: &str) -> Result<(RunFile, FieldOrigins), RunFileFaults> {
     RunFile::from_node(DocumentNode::parse(text)?)
 }
@@ -29,8 +29,8 @@ fn read_text_of(source: impl std::io::Read) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Whether a word is a run file rather than a command: `-`, a name that ends in .yaml or .yml, or an
-/// existing .json.
+/// Whether a word is a run file rather than a command: `-`, a name that ends in .yaml or .yml, or
+/// an existing .json.
 pub fn is_run_file(word: &OsStr) -> bool {
     word == "-" || is_named_like_run_file(word)
 }

@@ -1,4 +1,5 @@
-//! Datasets from a server of our own that cuts connections, changes its mind and lies; and from a real S3-compatible store.
+//! Datasets from a server of our own that cuts connections, changes its mind and lies; and from a
+//! real S3-compatible store.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

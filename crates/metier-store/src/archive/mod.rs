@@ -1,4 +1,5 @@
-//! Archives of runs (`metier export`, `metier import`): JSON Lines, one object a line, each with its `schema`.
+//! Archives of runs (`metier export`, `metier import`): JSON Lines, one object a line, each with
+//! its `schema`.
 //!
 //! ```text
 //! {"schema":"metier.export/1","metier":"0.1.0"}            first line
@@ -10,12 +11,13 @@
 //! {"schema":"metier.export-end/1","runs":N,"lines":N}      last line: nothing was cut off
 //! ```
 //!
-//! Runs come in the order of their ids, which is the order of time. A file of a run (its process tree among
-//! them) comes before the first run that has it, once, in parts of at most 3 MiB, in order. A value of a series
-//! that JSON cannot carry (not finite) is written as absent. The same store content gives the same bytes.
+//! Runs come in the order of their ids, which is the order of time. A file of a run (its process
+//! tree among them) comes before the first run that has it, once, in parts of at most 3 MiB, in
+//! order. A value of a series that JSON cannot carry (not finite) is written as absent. The same
+//! store content gives the same bytes.
 //!
-//! Reading is in two passes: [`check()`] checks everything, also against the store; only then [`import`]
-//! writes. Limits: lines of at most 1 GiB, a million runs.
+//! Reading is in two passes: [`check()`] checks everything, also against the store; only then
+//! [`import`] writes. Limits: lines of at most 1 GiB, a million runs.
 
 mod check;
 mod error;

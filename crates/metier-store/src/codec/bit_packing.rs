@@ -33,8 +33,8 @@ pub(super) fn pack(values: &[u64], width: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&(pending as u64).to_le_bytes()[..(bits as usize).div_ceil(8)]);
 }
 
-/// Reads `into.len()` numbers of `width` bits. Returns `false` if `bytes` is not at least [`READ_SLACK_BYTES`]
-/// bytes longer than the packed numbers.
+/// Reads `into.len()` numbers of `width` bits. Returns `false` if `bytes` is not at least
+/// [`READ_SLACK_BYTES`] bytes longer than the packed numbers.
 pub(super) fn unpack(bytes: &[u8], width: u32, into: &mut [u64]) -> bool {
     let Some(bytes) = bytes.get(..packed_len(into.len(), width) + READ_SLACK_BYTES) else { return false };
     let load = |at: usize| -> u64 {

@@ -33,8 +33,8 @@
 //! a few instructions per value; LZ4 then removes repetitions. A general compressor alone gives
 //! larger output and is slower.
 //!
-//! Decoding allocates no more than [`DecodeLimits`] and the input length allow. It returns an error for
-//! anything that [`encode_series`] does not write.
+//! Decoding allocates no more than [`DecodeLimits`] and the input length allow. It returns an error
+//! for anything that [`encode_series`] does not write.
 
 mod bit_packing;
 mod byte_reader;

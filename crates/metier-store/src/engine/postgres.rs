@@ -266,8 +266,8 @@ fn to_parameter<'a>(value: &'a SqlValue<'_>) -> &'a (dyn ToSql + Sync) {
     }
 }
 
-/// Connects within [`CONNECT_TIMEOUT`]. The library's timeout covers only the TCP connection. A separate
-/// thread enforces the limit for servers that accept and then do not respond.
+/// Connects within [`CONNECT_TIMEOUT`]. The library's timeout covers only the TCP connection. A
+/// separate thread enforces the limit for servers that accept and then do not respond.
 fn connect_client(url: &str, store: &str, read_only: bool) -> Result<Client, Error> {
     let bad = |want: String| Error::BadLocation { got: store.to_string(), want };
     let mut config: Config = url.parse().map_err(|error: ::postgres::Error| bad(error.to_string()))?;

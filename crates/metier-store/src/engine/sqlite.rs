@@ -4,8 +4,8 @@
 //!   power cut may lose the last transactions but never damages the file.
 //! - Closing does not checkpoint the log: that would cost two disk flushes per `metier run`. SQLite
 //!   checkpoints by itself when the log has 1000 pages.
-//! - Concurrent programs wait up to [`BUSY_TIMEOUT`] for each other. Write transactions take their lock
-//!   at the start, so they never fail halfway.
+//! - Concurrent programs wait up to [`BUSY_TIMEOUT`] for each other. Write transactions take their
+//!   lock at the start, so they never fail halfway.
 //! - SQLite opens a file only after its header identified it as a metier store or as new. A foreign
 //!   database is not touched, not even its journal.
 

@@ -3,8 +3,8 @@
 //! POSIX file locks belong to the process. Closing *any* descriptor of a file drops all locks of
 //! the process on it, including SQLite's. Another program may then modify the file during a
 //! transaction (<https://www.sqlite.org/howtocorrupt.html>, 2.2). So the header is read only while
-//! this process has no connection to the file; [`ConnectionClaim`] counts connections. An open connection
-//! implies that the header was checked before.
+//! this process has no connection to the file; [`ConnectionClaim`] counts connections. An open
+//! connection implies that the header was checked before.
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions};

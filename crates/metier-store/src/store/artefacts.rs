@@ -2,8 +2,8 @@
 //!
 //! The digest is known only after the last byte. So parts are written under the id of the upload,
 //! each in a small transaction. A slow upload therefore never blocks the sampler of a run. The last
-//! transaction assigns the digest to the upload. The next [`RecordStore::delete_run`] after a day removes
-//! the parts of a killed upload.
+//! transaction assigns the digest to the upload. The next [`RecordStore::delete_run`] after a day
+//! removes the parts of a killed upload.
 
 use std::io::{ErrorKind, Read, Write};
 

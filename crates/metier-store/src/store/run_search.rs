@@ -115,7 +115,8 @@ impl RecordStore {
         Ok(vec![self.run(id)?.ok_or_else(gone)?])
     }
 
-    /// The latest batch of a workload, or that many batches before it; `None` if there is no such workload.
+    /// The latest batch of a workload, or that many batches before it; `None` if there is no such
+    /// workload.
     fn batch_of_workload(&self, name: &str, back: usize) -> Result<Option<Vec<Run>>, Error> {
         let mut filter = RunFilter { workload: Some(name.to_string()), limit: 1000, ..RunFilter::default() };
         let mut batches: Vec<BatchId> = Vec::new();

@@ -13,8 +13,8 @@ const MAX_RECORD_BYTES: usize = 16 << 20;
 
 impl RecordStore {
     /// Records that a run is active, and the process that measures it. Its workload and device are
-    /// stored by [`RecordStore::put_workload`] and [`RecordStore::put_device`], in any order. Repeating the
-    /// call changes nothing.
+    /// stored by [`RecordStore::put_workload`] and [`RecordStore::put_device`], in any order.
+    /// Repeating the call changes nothing.
     pub fn begin_run(&self, run: &Run, owner: &OwnerProcess) -> Result<(), Error> {
         if run.state != RunState::Running {
             return Err(state_error("running", run.state));

@@ -202,8 +202,8 @@ impl RecordStore {
         Ok(part)
     }
 
-    /// Encodes a series in pieces of at most `most_values` values and [`MAX_BLOCK_ROWS`] rows. A series
-    /// without rows gives one piece, so that its columns are stored.
+    /// Encodes a series in pieces of at most `most_values` values and [`MAX_BLOCK_ROWS`] rows. A
+    /// series without rows gives one piece, so that its columns are stored.
     fn encode_pieces(&self, series: &Series, most_values: usize) -> Result<Vec<EncodedPiece>, Error> {
         let rows = (most_values / (series.columns.len() + 1)).clamp(1, MAX_BLOCK_ROWS);
         let end = series.times.len();

@@ -178,7 +178,8 @@ impl GatheredNode {
         }
     }
 
-    /// The device's model; missing if no series has it, two models differ, or the sample is too old.
+    /// The device's model; missing if no series has it, two models differ, or the sample is too
+    /// old.
     fn model(&self, missing: &mut Vec<MissingFact>, patience: SampleAges) -> Option<String> {
         let age = self.ages.get("device").copied();
         let mut models = self.models.iter();
@@ -211,7 +212,8 @@ impl GatheredNode {
         })
     }
 
-    /// The largest of several file systems at "/" (bind mounts, containers) is the root file system.
+    /// The largest of several file systems at "/" (bind mounts, containers) is the root file
+    /// system.
     fn disk_used(&self) -> Result<f64, String> {
         let whole = |(size, free): &(Option<f64>, Option<f64>)| Some(((*size)?, (*free)?));
         let sized = self.disks.values().filter_map(whole).filter(|(size, free)| *size > 0.0 && *free >= 0.0);

@@ -6,12 +6,12 @@
 //!
 //! - Supported series are those of node_exporter, of EdgeCloud-Mon's char_agent and of `metier
 //!   agent`, alone or together.
-//! - Series are joined by the name of their node, never by their position in a response. A missing or
-//!   outdated value becomes a [`MissingFact`](metier_place::MissingFact) with the reason; it is never
-//!   estimated.
+//! - Series are joined by the name of their node, never by their position in a response. A missing
+//!   or outdated value becomes a [`MissingFact`](metier_place::MissingFact) with the reason; it is
+//!   never estimated.
 //! - Each value has its age by Prometheus' clock: the evaluation time minus the sample time.
-//! - A request sends no query: it reads the latest [`PrometheusSnapshot`]. A snapshot older than its
-//!   limit is not used. A program with a single request takes its own snapshot ([`once`]).
+//! - A request sends no query: it reads the latest [`PrometheusSnapshot`]. A snapshot older than
+//!   its limit is not used. A program with a single request takes its own snapshot ([`once`]).
 
 mod join;
 mod node_naming;

@@ -2,9 +2,9 @@
 //!
 //! One node has several names. char_agent and `metier agent` set `char_node_name`. Kubernetes'
 //! relabelling puts the node's name in `node` or `instance`. A plain node_exporter has
-//! `instance="10.0.0.5:9100"` and the host name in `node_uname_info`. Explicit names come first, then
-//! `instance` with and without its port, then the host name, then the scrape address of a known node.
-//! An address shared by several nodes identifies none of them.
+//! `instance="10.0.0.5:9100"` and the host name in `node_uname_info`. Explicit names come first,
+//! then `instance` with and without its port, then the host name, then the scrape address of a
+//! known node. An address shared by several nodes identifies none of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -28,11 +28,11 @@ const TIME_QUERIES: [(&str, &str); 7] = [
     ("memory-agent", "timestamp(metier_device_memory_available_bytes)"),
 ];
 
-/// Load of nodes, and the core count of nodes that do not report it: idle time over total time. Both
-/// are rates of the same samples, so a node with few samples is correct too: the idle rate alone would
-/// be too low there, and the node would seem busy. The window is one minute, or five minutes for nodes
-/// scraped less than twice a minute. `iowait` counts as idle, as in the training data
-/// (`host.others_ratio`); `steal` does not.
+/// Load of nodes, and the core count of nodes that do not report it: idle time over total time.
+/// Both are rates of the same samples, so a node with few samples is correct too: the idle rate
+/// alone would be too low there, and the node would seem busy. The window is one minute, or five
+/// minutes for nodes scraped less than twice a minute. `iowait` counts as idle, as in the training
+/// data (`host.others_ratio`); `steal` does not.
 const LOAD_QUERIES: [(&str, &str); 3] = [
     (
         "cpu",
@@ -75,8 +75,8 @@ pub async fn take_snapshot(client: &PromClient, ages: SampleAges) -> Result<Prom
     Ok(join::join_nodes(answers, ages))
 }
 
-/// Takes a snapshot for a program without an async runtime: 2 seconds and two attempts per query, as
-/// in the snapshot cache.
+/// Takes a snapshot for a program without an async runtime: 2 seconds and two attempts per query,
+/// as in the snapshot cache.
 pub fn take_snapshot_blocking(mut endpoint: PromEndpoint) -> Result<PrometheusSnapshot, QueryError> {
     endpoint.bounds.time = QUERY_TIMEOUT;
     endpoint.bounds.tries = QUERY_TRIES;

@@ -65,7 +65,8 @@ pub struct LatestNodes {
 }
 
 impl SnapshotCache {
-    /// A cache for a Prometheus, without a first snapshot. Each query has 2 seconds and two attempts.
+    /// A cache for a Prometheus, without a first snapshot. Each query has 2 seconds and two
+    /// attempts.
     pub fn new(mut endpoint: PromEndpoint, pace: SnapshotPace) -> Result<Self, QueryError> {
         endpoint.bounds.time = QUERY_TIMEOUT;
         endpoint.bounds.tries = QUERY_TRIES;

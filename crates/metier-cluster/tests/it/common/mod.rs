@@ -1,5 +1,5 @@
-//! What the tests on a real cluster share: a session, a recorder that keeps everything in memory, and a look at what
-//! is left.
+//! What the tests on a real cluster share: a session, a recorder that keeps everything in memory,
+//! and a look at what is left.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -29,7 +29,8 @@ pub fn shell(kubeconfig: &std::path::Path, script: &str) -> RunSpec {
         entrypoint: Some(vec!["sh".into(), "-c".into()]),
         arguments: vec![script.into()],
         kubeconfig: Some(kubeconfig.into()),
-        // Named, because other tests make nodes: with more than one it is not known before the start where a pod goes.
+        // Named, because other tests make nodes: with more than one it is not known before the start where a
+        // pod goes.
         node: Some("localhost".into()),
         pull: PullPolicy::Never,
         ..PodSpec::default()
@@ -47,7 +48,8 @@ pub fn elsewhere(kubeconfig: &std::path::Path, script: &str) -> RunSpec {
     spec
 }
 
-/// Makes it a run of a program that knows what it uses itself, for 0.3 s; false where that is not built.
+/// Makes it a run of a program that knows what it uses itself, for 0.3 s; false where that is not
+/// built.
 pub fn burn(spec: &mut RunSpec) -> bool {
     let beside = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("metier-burn");
     let burn = std::env::var_os("METIER_BURN").map_or(beside, PathBuf::from);

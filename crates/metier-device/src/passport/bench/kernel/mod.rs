@@ -53,7 +53,8 @@ pub struct MultiplyKernel {
 #[derive(Clone, Copy)]
 pub struct ReadKernel {
     pub instructions: &'static str,
-    /// Reads all whole blocks of [`ReadKernel::BLOCK_BYTES`] bytes and skips the incomplete last one.
+    /// Reads all whole blocks of [`ReadKernel::BLOCK_BYTES`] bytes and skips the incomplete last
+    /// one.
     pub run: fn(&[u8]),
 }
 
