@@ -130,7 +130,7 @@ export function stacked(power: NodePower): Panel {
     lines.push({ label: part.label, colour: part.colour, values: part.values, drawn: sums[i], isRate: false, isArea: i === 0, isThin: true });
     if (i > 0) bands.push([parts.length - 1 - i, parts.length - i]);
   }
-  return { key: "shares", title: "Who takes it", isHost: true, times: moments(power), lines, bands, write: watts, isBinary: false, writeTime: timeOfDay };
+  return { key: "shares", title: "Power by process", isHost: true, times: moments(power), lines, bands, write: watts, isBinary: false, writeTime: timeOfDay };
 }
 
 /** A consumer as the table shows it. */

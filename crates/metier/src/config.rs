@@ -70,16 +70,21 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         "most that fetched datasets may take, such as 50Gi",
     ),
     setting_key("up.listen", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
-    setting_key("up.open", Some("--open"), Some(""), "doors that need no token, by commas"),
+    setting_key("up.open", Some("--open"), Some(""), "interfaces that need no token, by commas"),
     setting_key("up.hosts", Some("--host"), Some(""), "further names that a proxy passes on"),
-    setting_key("up.jobs", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
+    setting_key("up.jobs", Some("--job"), Some(""), "jobs of the Jenkins-compatible interface, by commas"),
     setting_key(
         "up.job_files",
         Some("--job-file"),
         Some(""),
         "run files of those jobs, as NAME=FILE, by commas",
     ),
-    setting_key("up.doors", Some("--door"), None, "doors with an address of their own, by commas"),
+    setting_key(
+        "up.doors",
+        Some("--bind"),
+        None,
+        "compatible interfaces with an address of their own, by commas",
+    ),
     setting_key("up.online", Some("--online"), None, "folder of predictors learned from Prometheus"),
     setting_key("up.uploads", Some("--uploads"), None, "folder of power predictors that are uploaded"),
     setting_key("up.models", Some("--models"), None, "pipelines of power predictors, by commas"),
@@ -105,7 +110,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         "up.prometheus_insecure",
         Some("--prometheus-insecure"),
         Some("false"),
-        "believe whoever answers in its place",
+        "accept any certificate for it",
     ),
     setting_key(
         "up.soprano_predictor",
@@ -137,7 +142,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         ..setting_key("up.token", None, None, "the token itself; better kept in up.token_file")
     },
     setting_key("agent.listen", Some("--listen"), Some("127.0.0.1:7003"), "address of the node's exporter"),
-    setting_key("agent.open", Some("--open"), Some(""), "its doors that need no token, by commas"),
+    setting_key("agent.open", Some("--open"), Some(""), "its interfaces that need no token, by commas"),
     setting_key(
         "agent.token_file",
         Some("--token-file"),

@@ -18,6 +18,22 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     quantity::duration(text).or_else(weeks).filter(|time| *time <= MAX_DURATION)
 }
 
+/// Parses a flag's duration for clap.
+pub fn parse_duration_flag(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| format!("want {DURATION}"))
+}
+
+/// Parses a duration of whole seconds for clap; Kepler's tools pass a bare number of seconds.
+pub fn parse_whole_seconds_flag(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(seconds) => Ok(seconds),
+        Err(_) => parse_duration(text)
+            .filter(|time| time.subsec_nanos() == 0)
+            .map(|time| time.as_secs())
+            .ok_or_else(|| "want whole seconds: a duration such as 30s or 5m, or a number".to_string()),
+    }
+}
+
 /// Reads a moment: how long before `now`, a date or time in the local zone, or an RFC 3339 time.
 pub fn parse_moment(text: &str, now: UtcTimestamp) -> Option<UtcTimestamp> {
     let text = text.trim();
@@ -72,6 +88,16 @@ mod tests {
             let now: UtcTimestamp = "2026-03-10T12:00:00Z".parse().unwrap();
             let (_, _) = (parse_duration(&text), parse_moment(&text, now));
             proptest::prop_assert_eq!(parse_duration(&format!("{millis}ms")), Some(Duration::from_millis(millis)));
+        }
+    }
+
+    #[test]
+    fn whole_seconds_are_durations_or_numbers() {
+        for (text, seconds) in [("300", 300), ("5m", 300), ("3s", 3), ("0", 0), ("2000ms", 2)] {
+            assert_eq!(parse_whole_seconds_flag(text), Ok(seconds), "{text}");
+        }
+        for bad in ["", "1.5s", "1.5", "-3", "x"] {
+            assert!(parse_whole_seconds_flag(bad).is_err(), "{bad}");
         }
     }
 

@@ -78,22 +78,22 @@ RunFile "" {
     stop_on_failure: Switch = BOOL, [Measuring "stop-on-failure" ""];
     /// Longest time it may take.
     timeout: Time(duration) = DURATION,
-        [Surroundings "timeout" "TIME"
+        [Surroundings "timeout" "DURATION"
          "Longest time it may take: 250ms, 1.5s, 2m, 1h [METIER_RUN_TIMEOUT; default none]"];
     /// How long it is to run; then it is ended, and was complete.
     duration: Time(duration) = DURATION,
-        [Surroundings "for" "TIME" "Run it for so long, then end it: it was complete, and the exit code is 0"];
+        [Surroundings "for" "DURATION" "Run it for so long, then end it: it was complete, and the exit code is 0"];
     /// Time between INT, TERM and KILL.
     grace: Time(forms::grace) = "a time such as 5s, at most 1h",
-        [Surroundings "grace" "TIME"
+        [Surroundings "grace" "DURATION"
          "Time between INT, TERM and KILL when its time is up [METIER_RUN_GRACE; default 5s]"];
     /// How long processes that it leaves behind may go on.
     linger: Time(duration) = DURATION,
-        [Surroundings "linger" "TIME"
+        [Surroundings "linger" "DURATION"
          "How long processes that it leaves behind may go on [METIER_RUN_LINGER; default 10s]"];
     /// Time between samples.
     interval: Time(forms::interval) = "1ms to 10s",
-        [Measuring "interval" "TIME"
+        [Measuring "interval" "DURATION"
          "Time between samples of the time line, 1ms to 10s [METIER_RUN_INTERVAL; default 100ms]"];
     /// How to listen to what the application says of itself.
     listen: Listen = "socket, pywaggle, lines, or a map with scrape too",
@@ -233,7 +233,7 @@ Ready "ready." {
     output: Text = "a text that it prints";
     /// How long that may take.
     within: Time(forms::above_zero) = DURATION,
-        [Surroundings "ready-within" "TIME" "How long getting ready may take [default 60s]"];
+        [Surroundings "ready-within" "DURATION" "How long getting ready may take [default 60s]"];
 }
 }
 

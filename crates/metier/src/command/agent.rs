@@ -28,7 +28,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
     /// Door that needs no token on an address that is not loopback: metrics
-    #[arg(long, value_name = "DOOR")]
+    #[arg(long, value_name = "INTERFACE")]
     open: Vec<String>,
     /// File that holds the token that scrapers must show
     #[arg(long, value_name = "FILE")]

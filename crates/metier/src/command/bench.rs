@@ -8,6 +8,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -23,6 +24,7 @@ use super::run::{flags, graph_run, report_faults};
 use crate::console::print_error;
 use crate::exit::{CliExitCode, usage_error};
 use crate::output::DataFormat;
+use crate::time::parse_duration_flag;
 
 const EXAMPLES: &str = "Examples:
   metier bench net.onnx                              what an inference takes here
@@ -70,9 +72,9 @@ pub struct BenchArgs {
     /// Inferences that are counted, at least
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     repeat: u32,
-    /// Go on for at least so long
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    least: f64,
+    /// Shortest time that the counted inferences take together: 0s to 1h
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_flag)]
+    least: Duration,
     /// Time each operator too, in a few inferences after the others
     #[arg(long)]
     operators: bool,
@@ -206,8 +208,8 @@ impl BenchArgs {
                 Err(_) => drop(files.insert(name, std::path::absolute(text)?)),
             }
         }
-        if !(0.0..=3600.0).contains(&self.least) {
-            return Err(usage_error(format!("--least is {}; want 0 to 3600 seconds", self.least)));
+        if self.least > Duration::from_secs(3600) {
+            return Err(usage_error(format!("--least is {}s; want 0s to 1h", self.least.as_secs())));
         }
         if let Some(folder) = &self.outputs {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -225,7 +227,7 @@ impl BenchArgs {
             files,
             warmup: self.warmup as usize,
             repeats: self.repeat as usize,
-            least_seconds: Seconds(self.least),
+            least_seconds: Seconds(self.least.as_secs_f64()),
             looks: if self.operators { OPERATOR_RUNS } else { 0 },
             outputs: None,
         })

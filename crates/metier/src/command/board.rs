@@ -46,7 +46,7 @@ pub struct BoardArgs {
     #[arg(short, long, requires = "file")]
     summary: bool,
     /// Time between lines that have no stamp [default: 1s]
-    #[arg(long, value_name = "TIME", requires = "file")]
+    #[arg(long, value_name = "DURATION", requires = "file")]
     interval: Option<String>,
 }
 

@@ -30,6 +30,7 @@ use super::up;
 use crate::config::data_folder;
 use crate::exit::{CliExitCode, usage_error};
 use crate::output::{self, DataFormat, TableCell, TextTable, csv_cell, serialised_word};
+use crate::time::parse_duration_flag;
 
 const EXAMPLES: &str = "Examples:
   metier place --graph net.onnx                        every node with its predicted time, and the choice
@@ -103,9 +104,9 @@ pub struct PlaceArgs {
     /// Bring back what was there before the last --apply
     #[arg(long)]
     rollback: bool,
-    /// How long it may take until it is available, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    within: u64,
+    /// Longest time to wait until the Deployment is available: 1s to 1h
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    wait: Duration,
     /// The cluster's file [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -117,6 +118,14 @@ pub struct PlaceArgs {
     namespace: Option<String>,
 }
 
+/// Parses `--wait`: a duration from 1s to 1h.
+fn parse_wait(text: &str) -> Result<Duration, String> {
+    parse_duration_flag(text)
+        .ok()
+        .filter(|wait| (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(wait))
+        .ok_or_else(|| "want a duration from 1s to 1h".to_string())
+}
+
 impl PlaceArgs {
     /// Chooses, and does what was asked for.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
@@ -126,7 +135,7 @@ impl PlaceArgs {
             namespace: self.namespace.clone(),
         };
         let serving = self.serving_spec()?;
-        let patience = Duration::from_secs(self.within);
+        let patience = self.wait;
         if self.rollback {
             let name = serving.name.as_str();
             let applied = ClusterDeployer::connect(&access)?.rollback(name, patience)?;

@@ -239,7 +239,7 @@ impl PredictLatencyArgs {
                     "LATENCY",
                     "9 OF 10 BETWEEN",
                     "",
-                    "SEEN LIKE IT",
+                    "IN LEARNED RANGE",
                     "BECAUSE",
                 ]);
                 for (passport, prediction) in answers {

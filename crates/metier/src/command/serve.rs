@@ -98,7 +98,7 @@ struct ServeEstimatorArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// What is shown on an address that is not loopback: metrics
-    #[arg(long, value_name = "DOOR", value_parser = ["metrics"])]
+    #[arg(long, value_name = "INTERFACE", value_parser = ["metrics"])]
     open: Vec<String>,
     #[command(flatten)]
     predictors: PowerPredictorArgs,
@@ -111,7 +111,7 @@ struct ServeModelsArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Door that needs no token on an address that is not loopback: models
-    #[arg(long, value_name = "DOOR", value_parser = ["models"])]
+    #[arg(long, value_name = "INTERFACE", value_parser = ["models"])]
     open: Vec<String>,
     /// File that holds the token that uploads and reloads need
     #[arg(long, value_name = "FILE")]

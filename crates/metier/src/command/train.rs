@@ -53,7 +53,7 @@ enum TrainCommand {
 #[command(before_help = EXAMPLES)]
 struct TrainLatencyArgs {
     /// Time to spend on trials; what was timed before is kept and used
-    #[arg(long, value_name = "TIME", default_value = "10m")]
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
     budget: String,
     /// What runs the graphs: rten or onnxruntime; each has a predictor of its own
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
@@ -78,14 +78,14 @@ struct TrainLatencyArgs {
     /// Make no stress: what others cost is then taken to be their fair share
     #[arg(long, conflicts_with = "load")]
     no_load: bool,
-    /// Time graphs that are known once more, which tells how far two measurements are apart
+    /// Time known graphs once more, to learn how far two measurements differ
     #[arg(long)]
-    again: bool,
+    remeasure: bool,
     /// Make up no networks: only graphs that were given
     #[arg(long)]
     only_graphs: bool,
     /// Time nothing: learn from what was timed before and from the runs of `metier bench`, also those that were left out before
-    #[arg(long, conflicts_with_all = ["budget", "graphs", "points", "load", "again", "no_learn"])]
+    #[arg(long, conflicts_with_all = ["budget", "graphs", "points", "load", "remeasure", "no_learn"])]
     from_runs: bool,
     /// Only time, and learn another day
     #[arg(long)]
@@ -169,7 +169,7 @@ impl TrainLatencyArgs {
                 (_, true) => StressCoverage::None,
                 _ => StressCoverage::Some,
             },
-            again: self.again,
+            again: self.remeasure,
             only_graphs: self.only_graphs,
             is_stopped: &is_stopped,
         };

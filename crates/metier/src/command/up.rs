@@ -47,7 +47,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Door that needs no token on an address that is not loopback: metrics, page, soprano, models
-    #[arg(long, value_name = "DOOR")]
+    #[arg(long, value_name = "INTERFACE")]
     open: Vec<String>,
     /// Further name that the Host header may have, for a proxy that passes the outer name on
     #[arg(long, value_name = "NAME")]
@@ -58,9 +58,9 @@ pub struct UpArgs {
     /// Run file with what a job's runs have beside what is sent, such as duration, listen, container; a job without one has a time limit of 10m
     #[arg(long, value_name = "NAME=FILE")]
     job_file: Vec<String>,
-    /// Door with a place of its own; without --listen and --door: soprano=127.0.0.1:7002, models=127.0.0.1:8100, trainer=127.0.0.1:8102, estimator=/tmp/estimator.sock
-    #[arg(long, value_name = "NAME=PLACE")]
-    door: Vec<String>,
+    /// Compatible interface with an address of its own [default without --listen and --bind: soprano=127.0.0.1:7002, models=127.0.0.1:8100, trainer=127.0.0.1:8102, estimator=/tmp/estimator.sock]
+    #[arg(long, value_name = "NAME=ADDRESS")]
+    bind: Vec<String>,
     /// Pipeline of power predictors for the doors models and estimator: a folder, a zip, or the address of a zip [METIER_UP_MODELS]
     #[arg(long, value_name = "PATH|URL")]
     models: Vec<String>,
@@ -92,7 +92,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "SIZE")]
     upload_limit: Option<String>,
     /// How often the power of this node is looked at, for the page [METIER_UP_POWER_INTERVAL; default 5s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DURATION")]
     power_interval: Option<String>,
     /// Do not look at the power of this node
     #[arg(long)]
@@ -120,7 +120,7 @@ impl UpArgs {
             ("up.hosts", joined(&self.host)),
             ("up.jobs", joined(&self.job)),
             ("up.job_files", joined(&self.job_file)),
-            ("up.doors", joined(&self.door)),
+            ("up.doors", joined(&self.bind)),
             ("up.models", joined(&self.models)),
             ("up.online", shown(&self.online)),
             ("up.uploads", shown(&self.uploads)),

@@ -1,5 +1,7 @@
 //! `metier device bench`: measures what this device can do, keeps it as its passport, and shows it.
 
+use std::time::Duration;
+
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use metier_device::identity;
@@ -9,6 +11,7 @@ use metier_linux::KernelRoots;
 use super::super::CommandContext;
 use super::passport_sheet;
 use crate::config::data_folder;
+use crate::time::parse_duration_flag;
 
 /// Parts of the bar.
 const PROGRESS_STEPS: u64 = 1000;
@@ -16,13 +19,13 @@ const PROGRESS_STEPS: u64 = 1000;
 /// Measure what this device can do, and keep it as its passport
 #[derive(Debug, Args)]
 #[command(
-    before_help = "Examples:\n  metier device bench                 about half a minute\n  metier device bench --seconds 120   closer to the truth on a busy host\n  metier device bench -o json         the record (metier.passport/1)",
+    before_help = "Examples:\n  metier device bench                 about half a minute\n  metier device bench --seconds 2m    more precise on a busy host\n  metier device bench -o json         the record (metier.passport/1)",
     after_help = "Measured with one thread up to all: multiply-adds by precision, memory by working set; then storage, starting processes, and whether speed lasts. Run it while the device has nothing else to do."
 )]
 pub struct DeviceBenchArgs {
-    /// How long it may take, about
-    #[arg(long, value_name = "SECONDS", default_value_t = PassportBenchPlan::DEFAULT_SECONDS)]
-    seconds: f64,
+    /// Time to spend, about: 1s to 1h
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_flag)]
+    seconds: Duration,
 }
 
 impl DeviceBenchArgs {
@@ -45,7 +48,12 @@ impl DeviceBenchArgs {
                 room.console.note(format!("{:>3.0} %  {part}", done * 100.0));
             }
         };
-        let plan = PassportBenchPlan { roots: &roots, seconds: self.seconds, folder, progress: &progress };
+        let plan = PassportBenchPlan {
+            roots: &roots,
+            seconds: self.seconds.as_secs_f64(),
+            folder,
+            progress: &progress,
+        };
         let passport = passport::measure_passport(device.clone(), &plan);
         bar.finish_and_clear();
         let passport = passport?;

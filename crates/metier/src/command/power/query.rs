@@ -15,6 +15,7 @@ use super::shared_args::PathArgs;
 use super::validate;
 use crate::command::{CommandContext, up};
 use crate::exit::{CliExitCode, usage_error};
+use crate::time::parse_whole_seconds_flag;
 
 const EXAMPLES: &str = "Examples:
   metier power query -s http://127.0.0.1:9090 -o kepler_query --id node1                the last 300 s
@@ -46,11 +47,11 @@ pub struct PowerQueryArgs {
     /// To when
     #[arg(long, value_name = "TIME", requires = "start_time")]
     end_time: Option<String>,
-    /// The last so many seconds [PROM_QUERY_INTERVAL; default 300]
-    #[arg(long, value_name = "SECONDS")]
+    /// Length of time up to now, as 5m or a number of seconds [PROM_QUERY_INTERVAL; default 300]
+    #[arg(long, value_name = "DURATION", value_parser = parse_whole_seconds_flag)]
     interval: Option<u64>,
-    /// Seconds between two values [PROM_QUERY_STEP; default 3]
-    #[arg(long, value_name = "SECONDS")]
+    /// Time between two values, as 3s or a number of seconds [PROM_QUERY_STEP; default 3]
+    #[arg(long, value_name = "DURATION", value_parser = parse_whole_seconds_flag)]
     step: Option<u64>,
     /// A part of the names of metrics
     #[arg(long, value_name = "PART", default_value = "kepler_")]

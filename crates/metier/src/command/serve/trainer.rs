@@ -54,13 +54,13 @@ pub struct ServeTrainerArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub struct OnlinePaceArgs {
     /// Time from round to round [SAMPLING_INTERVAL, PROM_QUERY_INTERVAL; default: 5m]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     interval: Option<Duration>,
     /// Time that a round looks back; the newest quarter is for comparison [PROM_QUERY_INTERVAL; default: 30m]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     window: Option<Duration>,
     /// Time from row to row [PROM_QUERY_STEP; default: 3s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     step: Option<Duration>,
     /// Trainer that learns AbsPower; can be repeated [default: XgboostFitTrainer and LinearRegressionTrainer]. DynPower is always a line through 0
     #[arg(long, value_name = "NAME")]

@@ -25,7 +25,7 @@ pub struct SessionWaitArgs {
     #[arg(value_name = "ID")]
     id: String,
     /// Longest time to wait; the session itself goes on
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
     /// Print what it prints
     #[arg(long)]

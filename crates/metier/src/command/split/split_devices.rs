@@ -26,7 +26,7 @@ pub struct SplitDeviceArgs {
     #[arg(long, value_name = "GOAL", default_value = "latency")]
     goal: SplitGoal,
     /// What each sending takes beside, as 2ms
-    #[arg(long, value_name = "TIME", default_value = "0s")]
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
     delay: String,
     /// The device that has the input
     #[arg(long, value_name = "DEVICE")]
