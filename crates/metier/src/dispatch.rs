@@ -1,4 +1,4 @@
-//! From what was typed to the exit code: loads settings, starts logging, runs the command, reports its error.
+//! Runs a parsed command line: loads settings, starts logging, runs the command, reports its error.
 
 use crate::cli::{CliCommand, CommandLine};
 use crate::command::CommandContext;
@@ -8,9 +8,9 @@ use crate::exit::{CliExitCode, ClosedPipe, error_line, exit_code_of, usage_error
 use crate::log;
 use crate::output::enum_word;
 
-/// Does what was typed, and says what went wrong.
+/// Runs the command and prints its error.
 pub fn dispatch(cli: CommandLine) -> CliExitCode {
-    // A defect of ours must not look like an exit code of a command that was measured.
+    // A defect of metier must not look like the exit code of a measured command.
     let defect = if matches!(cli.command, CliCommand::Run(_)) {
         CliExitCode::OWN_FAILURE
     } else {
@@ -30,7 +30,7 @@ pub fn dispatch(cli: CommandLine) -> CliExitCode {
 
 fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
     let CommandLine { globals, command } = cli;
-    // These need nothing but themselves, and must work where settings are broken.
+    // These commands need no settings, and must work where settings are broken.
     match &command {
         CliCommand::Completions(completions) => return completions.run(CommandLine::clap_definition()),
         CliCommand::Man(man) => return man.run(CommandLine::clap_definition()),
@@ -82,7 +82,7 @@ fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
     }
 }
 
-/// What of a command's own flags is a setting.
+/// The settings that a command's own flags set.
 fn setting_values_of(command: &CliCommand) -> FlagSettings {
     match command {
         CliCommand::Run(run) => run.setting_values(),

@@ -1,4 +1,4 @@
-//! Times as people type and read them: `250ms`, `1.5s`, `2 days ago`.
+//! Parses and prints durations and moments: `250ms`, `1.5s`, `2 days ago`.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ pub use metier_session::runfile::quantity::DURATION;
 use metier_session::runfile::quantity::{self, MAX_DURATION};
 use metier_types::UtcTimestamp;
 
-/// What a moment should look like.
+/// Syntax of a moment, for errors.
 pub const MOMENT_SYNTAX: &str =
     "how long ago (90m, 12h, 2d, 3w), a date (2026-01-31, 2026-01-31T14:00) or an RFC 3339 time";
 
-/// Reads a time as run files have it; weeks too.
+/// Parses a duration of run files; weeks too.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let weeks = || Some(7 * quantity::duration(&format!("{}d", text.trim().strip_suffix('w')?))?);
     quantity::duration(text).or_else(weeks).filter(|time| *time <= MAX_DURATION)
@@ -34,7 +34,7 @@ pub fn parse_whole_seconds_flag(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a moment: how long before `now`, a date or time in the local zone, or an RFC 3339 time.
+/// Parses a moment: an age before `now`, a local date or time, or an RFC 3339 time.
 pub fn parse_moment(text: &str, now: UtcTimestamp) -> Option<UtcTimestamp> {
     let text = text.trim();
     if let Some(ago) = parse_duration(text.trim_end_matches(" ago")) {
@@ -50,7 +50,7 @@ pub fn parse_moment(text: &str, now: UtcTimestamp) -> Option<UtcTimestamp> {
     local.to_zoned(TimeZone::system()).ok().map(|zoned| zoned.timestamp())
 }
 
-/// A moment as one looks back at it: `12 s ago`, `3 h ago`, then the date.
+/// A past moment, relative: `12 s ago`, `3 h ago`, then the date.
 pub fn time_ago(then: UtcTimestamp, now: UtcTimestamp) -> String {
     let seconds = now.as_second() - then.as_second();
     match seconds {

@@ -1,7 +1,7 @@
-//! `metier bench`: runs an ONNX graph here, in a child process that is measured like any run, and says what an inference takes.
+//! `metier bench`: runs an ONNX graph in a measured child process and reports the latency of an inference.
 //!
-//! The child is this program again with a job in a file (`--job`). It tells of each inference by the line protocol, so that the run's
-//! record has stages, and leaves `inference.json`, which is kept with the run.
+//! The child is this program with a job file (`--job`). It reports each inference by the line protocol, so
+//! that the run's record has stages. Its `inference.json` is stored with the run.
 
 mod table;
 
@@ -27,19 +27,19 @@ use crate::output::DataFormat;
 use crate::time::parse_duration_flag;
 
 const EXAMPLES: &str = "Examples:
-  metier bench net.onnx                              what an inference takes here
+  metier bench net.onnx                              latency of an inference
   metier bench net.onnx --shape x=1x3x640x640 --threads 1
   metier bench net.onnx --batch 8 --operators        with the time of each operator
-  metier bench net.onnx --runtime both               beside ONNX Runtime; do the outputs agree?
+  metier bench net.onnx --runtime both               with ONNX Runtime; compares the outputs
   metier bench net.onnx --page-cache cold --runs 5   cold starts
-  metier bench net.onnx --with 'stress-ng --cpu 1'   beside a neighbour
+  metier bench net.onnx --with 'stress-ng --cpu 1'   with a co-runner
   metier bench net.onnx --input image=cat.npy --value sr=16000 -o json";
 
-const AFTER: &str = "The graph runs in a process of its own, and that is a run in the store: `metier show last` tells its memory, energy and stages, \
+const AFTER: &str = "The graph runs in a process of its own, and that is a run in the store: `metier show last` shows its memory, energy and stages, \
 `metier compare` compares two. ONNX Runtime is used where its shared library is found: --onnxruntime, METIER_ONNXRUNTIME, ORT_DYLIB_PATH, the usual \
-folders, or an installed Python package. docs/reference/graphs.md tells more.";
+folders, or an installed Python package. docs/reference/graphs.md has more.";
 
-/// Run an ONNX graph here, and time it
+/// Run an ONNX graph here and time it
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = AFTER)]
 pub struct BenchArgs {
@@ -48,55 +48,55 @@ pub struct BenchArgs {
     graph: Option<PathBuf>,
     #[command(flatten)]
     binding: BindingArgs,
-    /// What runs it: rten is built in
+    /// Runtime; rten is built in
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: BenchRuntime,
     /// ONNX Runtime's shared library [METIER_ONNXRUNTIME, ORT_DYLIB_PATH; default the usual places]
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
-    /// Threads that it may use [default: as many as there are cores]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Size of the first dimension, where the graph leaves it open
+    /// Size of the first dimension, if the graph leaves it open
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
-    /// What an input is given: a NumPy file (.npy) or a number; may be given again [default: drawn numbers]
+    /// Input from a NumPy file (.npy) or a number; can be repeated [default: random numbers]
     #[arg(long, value_name = "NAME=FILE|NUMBER")]
     input: Vec<String>,
-    /// What numbers are drawn from
+    /// Seed of the random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Inferences after the first that are not counted
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     warmup: u32,
-    /// Inferences that are counted, at least
+    /// Smallest number of counted inferences
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     repeat: u32,
     /// Shortest time that the counted inferences take together: 0s to 1h
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_flag)]
     least: Duration,
-    /// Time each operator too, in a few inferences after the others
+    /// Time each operator too, in extra inferences
     #[arg(long)]
     operators: bool,
-    /// Write what the graph gives into this folder, as output-N.npy
+    /// Write the graph's outputs to this folder, as output-N.npy
     #[arg(long, value_name = "FOLDER")]
     outputs: Option<PathBuf>,
-    /// Drop the file from the page cache before the start, or read it in: cold, warm
+    /// Page cache before the start: cold drops the file from it, warm reads the file in
     #[arg(long, value_name = "STATE")]
     page_cache: Option<String>,
-    /// Processes that are measured one after the other
+    /// Number of processes to measure, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     #[command(flatten)]
     flags: flags::RunFileFlags<flags::SetupFlagGroups>,
     #[command(flatten)]
     keeping: flags::RecordKeepingArgs,
-    /// What a child of ours has to do
+    /// Job file of the child process
     #[arg(long, hide = true, value_name = "FILE")]
     job: Option<PathBuf>,
 }
 
-/// What runs a graph.
+/// Runtime of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BenchRuntime {
     // Not doc comments: those would make `--help` twice as long.
@@ -105,11 +105,11 @@ enum BenchRuntime {
     Both,
 }
 
-/// Inferences with a look at each operator.
+/// Inferences that time each operator.
 const OPERATOR_RUNS: usize = 10;
 
 impl BenchArgs {
-    /// Runs it and prints what it takes.
+    /// Runs the graph and prints its latency.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.job {
             Some(job) => run_child(job),
@@ -156,7 +156,7 @@ impl BenchArgs {
         if let [first, second] = outputs.as_slice() {
             report.comparison = RuntimeComparison::of(&report.results, compare_outputs(first, second));
         }
-        // A program that reads it is told what failed, too.
+        // Programs that read the output get the failures too.
         if !report.results.is_empty() || matches!(room.console.format, DataFormat::Json | DataFormat::Yaml) {
             room.console.print_record(
                 &report,
@@ -168,7 +168,7 @@ impl BenchArgs {
         Ok(worst)
     }
 
-    /// The libraries to run it with, `None` being the built-in one.
+    /// The runtime libraries; `None` is the built-in runtime.
     fn libraries(&self, room: &CommandContext) -> anyhow::Result<Vec<Option<PathBuf>>> {
         if self.runtime == BenchRuntime::Rten {
             return Ok(vec![None]);
@@ -233,7 +233,7 @@ impl BenchArgs {
         })
     }
 
-    /// One runtime, as runs of the store.
+    /// Measures one runtime as runs of the store.
     fn measure_runtime(
         &self,
         room: &CommandContext,
@@ -266,7 +266,7 @@ impl BenchArgs {
                 extra: Default::default(),
             },
             command,
-            // The built-in engine folds constants at load on threads of its own.
+            // The built-in engine folds constants at load, on its own threads.
             variable: ("RTEN_NUM_THREADS".to_string(), job.threads.to_string()),
             folder,
             artefacts: vec![RESULT_FILE.to_string()],
@@ -312,18 +312,18 @@ impl BenchArgs {
     }
 }
 
-/// The files that hold weights of a graph, as far as they are there: who runs it says what is missing. A graph says their names, so only those in its folder or below count.
+/// Existing weight files of a graph. Missing ones are reported by the runtime. The graph names these files, so only those in its folder or below count.
 fn external_weight_files(graph: &Path, analysis: &GraphAnalysis) -> Vec<PathBuf> {
     let folder = graph.parent().unwrap_or(Path::new(""));
     let files = analysis.external_files.iter().filter_map(|name| metier_onnx::external_file(folder, name));
     files.filter(|file| file.is_file()).collect()
 }
 
-/// Keeps what the runs teach about how long graphs take; that they teach nothing is no fault of theirs.
+/// Adds the runs to the training points of latency. Runs without a training point are no error.
 fn add_training_points(room: &CommandContext, records: &[Record]) -> anyhow::Result<()> {
     let store = room.writable_store()?;
     for record in records {
-        // As it is kept: with its files.
+        // The stored record includes the run's files.
         let Some(run) = store.run(record.id)? else { continue };
         match run_trials::import_run(&store, &run) {
             Ok(Ok(())) => {}
@@ -334,7 +334,7 @@ fn add_training_points(room: &CommandContext, records: &[Record]) -> anyhow::Res
     Ok(())
 }
 
-/// An error with the file's name; what the user gave wrong is an error of usage.
+/// Adds the file's name to an error; invalid input is a usage error.
 fn graph_error(path: &Path, error: Error) -> anyhow::Error {
     let text = format!("{}: {error}", path.display());
     match error {
@@ -347,9 +347,9 @@ fn graph_error(path: &Path, error: Error) -> anyhow::Error {
     }
 }
 
-/// What a child does: the job, its lines to whoever measures, its result beside the job.
+/// Runs the child: executes the job, reports lines to the measuring parent, writes the result beside the job.
 fn run_child(file: &Path) -> anyhow::Result<CliExitCode> {
-    // An engine's panic is told in the result; it is no defect of ours.
+    // A panic of the engine is part of the result; it is no defect of metier.
     std::panic::set_hook(Box::new(|_| {}));
     crate::allocator::tune_for_inference();
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -359,6 +359,6 @@ fn run_child(file: &Path) -> anyhow::Result<CliExitCode> {
     let lines = std::env::var_os("METIER_LINES").unwrap_or_else(|| "/dev/null".into());
     let mut lines =
         std::fs::OpenOptions::new().append(true).open(&lines).context("cannot tell of inferences")?;
-    // The error is in the result, and whoever started us says it.
+    // The result contains the error, and the parent prints it.
     Ok(if job.run(folder, &mut lines).is_ok() { CliExitCode::OK } else { CliExitCode::FAILED })
 }

@@ -1,4 +1,4 @@
-//! `metier compare`: what changed between two groups of runs, and whether chance explains it.
+//! `metier compare`: compares two groups of runs and tests whether chance explains the difference.
 
 use std::path::Path;
 
@@ -29,19 +29,19 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "A side is a run, a batch, a workload's name (its latest batch; name~1 the one before) or a file of --save-json; several by commas.")]
 pub struct CompareArgs {
-    /// What to compare with
+    /// Baseline (A)
     #[arg(value_name = "A")]
     a: String,
-    /// What changed
+    /// Changed side (B)
     #[arg(value_name = "B")]
     b: String,
     /// Exit with 5 if B is worse by more than this: 5%
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     fail_above: Option<Ratio>,
-    /// Which figures: wall, cpu, user, system, memory, read, written, energy, processes
+    /// Figures to compare: wall, cpu, user, system, memory, read, written, energy, processes
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     metric: Vec<SummaryField>,
-    /// Count runs that ended with an error too
+    /// Include failed runs
     #[arg(long)]
     keep_failed: bool,
 }
@@ -74,7 +74,7 @@ impl CompareArgs {
         self.check_regression(room, &comparison)
     }
 
-    /// The question of CI: is it worse?
+    /// Exit code for CI: whether B is worse.
     fn check_regression(
         &self,
         room: &CommandContext,
@@ -107,14 +107,14 @@ impl CompareArgs {
     }
 }
 
-/// Where the runs of a side come from; the store is opened only if a side needs it.
+/// Source of the runs of a side; the store is opened only if a side needs it.
 pub struct ComparisonSides<'a> {
     room: &'a CommandContext,
     store: Option<RecordStore>,
 }
 
 impl<'a> ComparisonSides<'a> {
-    /// Nothing is opened yet.
+    /// Creates the source; opens no store yet.
     pub fn new(room: &'a CommandContext) -> Self {
         Self { room, store: None }
     }
@@ -149,7 +149,7 @@ impl<'a> ComparisonSides<'a> {
     }
 }
 
-/// Runs that `--save-json` wrote: one, or a list.
+/// Runs in a file of `--save-json`: a record, or a list.
 fn read_runs_file(path: &Path) -> anyhow::Result<Vec<Run>> {
     let shown = path.display();
     let size = std::fs::metadata(path).map(|meta| meta.len()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `metier config`: every setting, its value and who set it.
+//! `metier config`: shows every setting, its value and its source.
 
 use clap::Args;
 use serde_json::json;
@@ -14,14 +14,14 @@ const EXAMPLES: &str = "Examples:
   METIER_OUTPUT=json metier config       the same, as JSON
   $EDITOR \"$(metier config --path)\"      change them";
 
-/// Show settings and where each comes from
+/// Show the settings and the source of each
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "A flag wins over the environment, that over the file, that over the default. Secrets are never shown.")]
 pub struct ConfigArgs {
     /// Print only this setting's value
     #[arg(value_name = "KEY")]
     key: Option<String>,
-    /// Print the path of the settings file, whether it is there or not
+    /// Print the path of the settings file, even if it does not exist
     #[arg(long, conflicts_with = "key")]
     path: bool,
 }

@@ -1,4 +1,4 @@
-//! `metier device`: who this device is, what it can do, and which others are known.
+//! `metier device`: shows this device, its passport, and the other devices in the store.
 
 mod bench;
 mod passport_sheet;
@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
   metier device export > a.json  this device's passport, for `metier device import a.json` elsewhere
   metier device -o json          the record (metier.device/1)";
 
-/// Show this device, measure its passport, or show others
+/// Show this device, measure its passport, or show other devices
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct DeviceArgs {
@@ -35,13 +35,13 @@ pub struct DeviceArgs {
 #[derive(Debug, Subcommand)]
 enum DeviceCommand {
     Bench(bench::DeviceBenchArgs),
-    /// List the devices that the store knows, and all passports
+    /// List the devices in the store, and all passports
     #[command(before_help = "Examples:\n  metier device list -o csv")]
     List,
-    /// Show one of them
+    /// Show a device
     #[command(before_help = "Examples:\n  metier device show rack-7\n  metier device show 'Raspberry Pi 4B'")]
     Show {
-        /// Its id or name; of a passport also another name
+        /// Id or name; for a passport also an alias
         device: String,
     },
     Export(passport_transfer::PassportExportArgs),
@@ -49,7 +49,7 @@ enum DeviceCommand {
 }
 
 impl DeviceArgs {
-    /// Prints what was asked for.
+    /// Prints the requested device or list.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.then {
             None => {
@@ -57,7 +57,7 @@ impl DeviceArgs {
                     &KernelRoots::default(),
                     data_folder().as_deref(),
                 )?;
-                // Who this is can be told without any store.
+                // The device can be identified without a store.
                 let own = room.store().ok().and_then(|store| store.passport(device.id.as_str()).ok()?);
                 print_device(room, &device, own.as_ref())?;
             }
@@ -76,7 +76,7 @@ impl DeviceArgs {
 
 /// A device of the store with its passport, or a passport alone.
 fn print_named_device(room: &CommandContext, text: &str) -> anyhow::Result<()> {
-    // Shipped passports are there without any store.
+    // Shipped passports need no store.
     let known = match room.store() {
         Ok(store) => find_device(&store, text)?.map(|device| {
             let own = store.passport(device.id.as_str());
@@ -173,7 +173,7 @@ fn print_device_list(
     passports: &[Passport],
 ) -> anyhow::Result<()> {
     let of = |device: &Record| passports.iter().find(|passport| passport.id == device.id.as_str());
-    // A passport without a device in the store is a row of its own.
+    // A passport without a device in the store has its own row.
     let others =
         passports.iter().filter(|passport| devices.iter().all(|device| device.id.as_str() != passport.id));
     let rows: Vec<(&Record, Option<&Passport>)> = devices

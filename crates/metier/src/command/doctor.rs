@@ -1,4 +1,4 @@
-//! `metier doctor`: what this host lets us measure, and the exact fix for what it does not.
+//! `metier doctor`: lists what this host can measure, and the fix for each gap.
 
 use clap::Args;
 use metier_linux::KernelRoots;
@@ -15,10 +15,10 @@ const EXAMPLES: &str = "Examples:
   metier doctor -q && deploy     only whether all that exact numbers need is there
   metier doctor -o json          for programs (metier.doctor/1)";
 
-/// What exact figures need. The others are good to have, and many hosts have no such sensor at all.
+/// Checks that exact figures need. The others are optional; many hosts lack such sensors.
 const REQUIRED_CHECKS: [&str; 3] = ["control group", "process events", "store"];
 
-/// Check what this host lets us measure
+/// Check what this host can measure
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Exit code 0 if everything that exact figures need is there, 4 if not.")]
 pub struct DoctorArgs {}

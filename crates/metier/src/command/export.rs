@@ -1,4 +1,4 @@
-//! `metier export`: runs with all that belongs to them, as an archive that `metier import` takes.
+//! `metier export`: writes runs with all their data as an archive for `metier import`.
 
 use std::collections::BTreeSet;
 use std::io::{BufWriter, Write};
@@ -25,10 +25,10 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The archive is JSON Lines: records, series, process trees and files of runs, with their devices and workloads.")]
 pub struct ExportArgs {
-    /// Which runs, as `metier show` takes them
+    /// Runs, named as for `metier show`
     #[arg(value_name = "RUN", required_unless_present = "all")]
     ids: Vec<String>,
-    /// All runs, warm-up included
+    /// All runs, including warm-up
     #[arg(long, conflicts_with = "ids")]
     all: bool,
     /// Write to this file instead of stdout
@@ -70,7 +70,7 @@ impl ExportArgs {
         Ok(CliExitCode::OK)
     }
 
-    /// The runs that were named, and how many of them are not over.
+    /// The named runs, and how many of them have not ended.
     fn select_runs(&self, store: &RecordStore) -> anyhow::Result<(BTreeSet<ExportedRun>, u64)> {
         let (mut runs, mut under_way) = (BTreeSet::new(), 0);
         for text in &self.ids {

@@ -1,4 +1,4 @@
-//! `metier flame`: where a run spends its time, function by function, as a picture; and where two runs differ.
+//! `metier flame`: draws the flame graph of a run, or the difference between two runs.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,23 @@ const EXAMPLES: &str = "Examples:
   metier flame last -o folded | grep malloc  the stacks as text
   metier flame --folded perf.folded > x.svg  stacks that another tool collapsed";
 
-/// Largest file of stacks.
+/// Largest file of collapsed stacks.
 const MAX_STACKS_BYTES: u64 = 256 << 20;
 
-/// Draw where a run spends its time, function by function
+/// Draw a flame graph of a run
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Forms (-o): svg (default), folded.")]
 pub struct FlameArgs {
     /// A run: id, first or last digits of one, last, last~N, or a workload's name
     #[arg(value_name = "RUN", required_unless_present = "folded")]
     run: Option<String>,
-    /// What to compare with: a run, or a file of collapsed stacks
+    /// Baseline: a run, or a file of collapsed stacks
     #[arg(long, value_name = "RUN|FILE")]
     against: Option<String>,
-    /// Take stacks from this file (`frame;frame COUNT` a line) instead of from a run
+    /// Read collapsed stacks (`frame;frame COUNT` per line) from this file instead of from a run
     #[arg(long, value_name = "FILE", conflicts_with = "run")]
     folded: Option<PathBuf>,
-    /// Write it there instead of to stdout
+    /// Write to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ impl FlameArgs {
     }
 }
 
-/// The stacks that a text names: a file, or a run.
+/// Loads the stacks of a file or a run.
 fn load_stacks(room: &CommandContext, text: &str) -> anyhow::Result<(String, CollapsedStacks)> {
     if Path::new(text).is_file() {
         return read_stacks_file(Path::new(text));
@@ -102,7 +102,7 @@ pub fn run_stacks(store: &RecordStore, run: &Run) -> anyhow::Result<Option<Colla
     let Some(content) = read_run_file(store, run, FOLDED_ARTEFACT, "the file of stacks")? else {
         return Ok(None);
     };
-    // Nothing sampled is a file without lines, and no fault.
+    // A run without samples has an empty file; that is no error.
     if content.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! `metier import`: takes an archive into the store; all of it is checked before any of it is written.
+//! `metier import`: imports an archive into the store. All of it is checked before any of it is written.
 
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
@@ -17,14 +17,14 @@ const EXAMPLES: &str = "Examples:
   ssh lab metier export --all | metier import -  from another machine
   metier import --check runs.jsonl               only look whether it could be imported";
 
-/// Take an archive into the store
+/// Import an archive into the store
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Runs that are there already are left as they are; a run of the same id with another content is an error, and nothing is written.")]
 pub struct ImportArgs {
-    /// The archive that `metier export` wrote; - for stdin
+    /// Archive of `metier export`; - for stdin
     #[arg(value_name = "FILE")]
     file: String,
-    /// Only check it
+    /// Only check the archive
     #[arg(long)]
     check: bool,
 }
@@ -59,7 +59,7 @@ impl ImportArgs {
         Ok(CliExitCode::OK)
     }
 
-    /// The archive as a file that can be read twice; a pipe is kept in a temporary one.
+    /// The archive as a file that can be read twice; a pipe is copied to a temporary file.
     fn open_archive(&self) -> anyhow::Result<File> {
         if self.file != "-" {
             let path = Path::new(&self.file);

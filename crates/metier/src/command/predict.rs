@@ -1,4 +1,4 @@
-//! `metier predict`: what something would take, on devices that need not be here.
+//! `metier predict`: predicts latency on any device with a passport or predictor.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
   metier predict latency net.onnx --shape x=1x3x640x640 --threads 4 --load 50%
   metier predict latency net.onnx --operators                    operator by operator";
 
-/// Predict what a graph would take
+/// Predict the latency of a graph
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PredictArgs {
@@ -34,31 +34,31 @@ pub struct PredictArgs {
 
 #[derive(Debug, Subcommand)]
 enum PredictCommand {
-    /// How long a graph takes
+    /// Predict the latency of a graph
     Latency(PredictLatencyArgs),
 }
 
-/// Predict how long a graph takes
+/// Predict the latency of a graph
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 struct PredictLatencyArgs {
-    /// The graph's file
+    /// ONNX file of the graph
     graph: PathBuf,
     #[command(flatten)]
     binding: BindingArgs,
-    /// A device by name or id, `here`, or `all` that have a passport; may be given again [default: here]
+    /// Device by name or id, `here`, or `all` with a passport; can be repeated [default: here]
     #[arg(long, value_name = "DEVICE")]
     device: Vec<String>,
-    /// What runs the graph: rten or onnxruntime
+    /// Runtime: rten or onnxruntime
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: String,
-    /// Threads that it may use [default: as many as each device has processors]
+    /// Number of threads [default: all processors of each device]
     #[arg(long, value_name = "COUNT")]
     threads: Option<u32>,
-    /// How busy the processors are with something else, as 50%; above 100% others wait in a queue
+    /// Load of the processors by other programs, as 50%; above 100% their threads queue
     #[arg(long, value_name = "SHARE")]
     load: Option<String>,
-    /// How much of the memory bandwidth something else uses
+    /// Share of the memory bandwidth that other programs use
     #[arg(long, value_name = "SHARE")]
     memory_load: Option<String>,
     /// List every operator with its time
@@ -67,7 +67,7 @@ struct PredictLatencyArgs {
 }
 
 impl PredictArgs {
-    /// Predicts what was asked for.
+    /// Runs the prediction.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.what {
             PredictCommand::Latency(latency) => latency.run(room),
@@ -75,7 +75,7 @@ impl PredictArgs {
     }
 }
 
-/// What this device is called where devices are named.
+/// Name of this device in flags.
 pub const THIS_DEVICE: &str = "here";
 
 /// The passport that a flag names.
@@ -98,7 +98,7 @@ pub fn find_passport(store: &RecordStore, flag: &str, name: &str) -> anyhow::Res
     })
 }
 
-/// The number of threads that a flag asks for; else all of each device.
+/// The requested number of threads; else all of each device.
 pub fn thread_count(given: Option<u32>) -> anyhow::Result<u32> {
     match given {
         Some(ALL_PROCESSORS) => Err(usage_error(format!("--threads is {ALL_PROCESSORS}; want 1 to 4096"))),
@@ -106,7 +106,7 @@ pub fn thread_count(given: Option<u32>) -> anyhow::Result<u32> {
     }
 }
 
-/// A share that a flag gives, as `50%` or `0.5`.
+/// Parses a share: `50%` or `0.5`.
 pub fn parse_share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
     let Some(text) = given else { return Ok(None) };
     let number = match text.strip_suffix('%') {
@@ -141,7 +141,7 @@ impl PredictLatencyArgs {
         for passport in self.selected_passports(&store)? {
             match latency.graph(&graph, &passport, &conditions) {
                 Ok(prediction) => answers.push((passport, prediction)),
-                // Of many devices some may lack a figure; of one that was named it is the answer.
+                // Among many devices some may lack a figure; for a single device the error is the result.
                 Err(error) if self.device.iter().any(|name| name == "all") => room.console.warn(error),
                 Err(error) => anyhow::bail!("{}: {error}", self.graph.display()),
             }
@@ -187,7 +187,7 @@ impl PredictLatencyArgs {
         };
         let record = || -> anyhow::Result<Value> {
             let mut all = answers.iter().map(with_device).collect::<anyhow::Result<Vec<_>>>()?;
-            // They are those of the fastest device.
+            // The operators of the fastest device.
             if let (Some(first), Some(operators)) = (all.first_mut(), operators) {
                 first["operators"] = operators.iter().map(|time| operator_record(graph, time)).collect();
             }
@@ -199,7 +199,7 @@ impl PredictLatencyArgs {
         match console.format {
             DataFormat::Json => console.write_data(|out| output::write_json(out, &record()?)),
             DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record()?)),
-            // A table has one kind of row: what was asked for last, as `metier inspect` has it.
+            // A table has one kind of row: operators if requested, as in `metier inspect`.
             DataFormat::Csv if operators.is_some() => console.write_data(|out| {
                 let rows = operators.unwrap_or_default().iter().map(|time| {
                     let own = &graph.operators[time.operator];
@@ -260,7 +260,7 @@ impl PredictLatencyArgs {
     }
 }
 
-/// An operator with its time, for programs.
+/// An operator with its time, as a record.
 fn operator_record(graph: &GraphAnalysis, time: &PredictedOperatorTime) -> Value {
     let own = &graph.operators[time.operator];
     json!({ "name": own.name, "kind": own.kind, "seconds": time.seconds, "share": time.share, "within": time.within })

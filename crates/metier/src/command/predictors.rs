@@ -1,4 +1,4 @@
-//! `metier predictors`: what was learned.
+//! `metier predictors`: lists, exports, imports and selects trained predictors.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -36,10 +36,10 @@ const EXAMPLES: &str = "Examples:
                                        a pipeline of kepler-model-db
   metier predictors use 3f2a           lets an earlier one answer again";
 
-/// All kinds of predictors that this program has.
+/// All kinds of predictors.
 const PREDICTOR_KINDS: [&dyn PredictorKind; 3] = [&LatencyKind, &MemoryKind, &PowerKind];
 
-/// List what was learned
+/// List and manage predictors
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PredictorsArgs {
@@ -49,17 +49,17 @@ pub struct PredictorsArgs {
 
 #[derive(Debug, Subcommand)]
 enum PredictorsCommand {
-    /// Everything about one
+    /// Show everything about a predictor
     Show(PredictorIdArgs),
-    /// Print its file
+    /// Print a predictor's file
     File(PredictorIdArgs),
-    /// Forget one; with the one in use gone, the best of those kept aside answers
+    /// Delete a predictor; if it was in use, the best remaining one replaces it
     Remove(PredictorIdArgs),
-    /// Let one answer that was kept aside
+    /// Use a predictor that is kept aside
     Use(PredictorIdArgs),
-    /// Write one with its record, for another host
+    /// Export a predictor with its record, for another host
     Export(PredictorExportArgs),
-    /// Take one that was exported elsewhere
+    /// Import an exported predictor
     Import(PredictorImportArgs),
 }
 
@@ -68,16 +68,16 @@ enum PredictorsCommand {
 struct PredictorExportArgs {
     #[command(flatten)]
     which: PredictorIdArgs,
-    /// Where to; `-` is stdout
+    /// Target file; `-` is stdout
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
-    /// metier writes record and file in one; kepler writes a pipeline: a zip where FILE ends so or
-    /// is `-`, else a folder
+    /// metier: record and file in one; kepler: a pipeline, as zip for `-` and names in .zip, else a
+    /// folder
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ExportFormat::Metier)]
     format: ExportFormat,
 }
 
-/// How a predictor is written.
+/// Export format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ExportFormat {
     Metier,
@@ -87,8 +87,7 @@ enum ExportFormat {
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 struct PredictorImportArgs {
-    /// What `metier predictors export` wrote, or a pipeline of Kepler as folder or zip; `-` is
-    /// stdin
+    /// File of `metier predictors export`, or a pipeline of Kepler as folder or zip; `-` is stdin
     file: PathBuf,
 }
 
@@ -100,7 +99,7 @@ struct PredictorIdArgs {
 }
 
 impl PredictorsArgs {
-    /// Does what was asked for.
+    /// Runs the subcommand.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let console = &room.console;
         match &self.what {
@@ -211,9 +210,8 @@ impl PredictorImportArgs {
     }
 }
 
-/// Writes the pipelines of the store that are in use to where `metier up` reads them; `None` where
-/// there are none. Each store has a folder of its own. What goes wrong is logged: predictors that
-/// are shipped still answer.
+/// Writes the store's pipelines in use to a folder that `metier up` reads; `None` without any. Each
+/// store has its own folder. Failures are logged: shipped predictors still work.
 pub fn write_stored_pipelines(store: &RecordStore) -> Option<PathBuf> {
     let place = metier_store::digest::digest_bytes(store.location().to_string().as_bytes());
     let folder = pipeline_folder()?.join("stored").join(place.short());
@@ -268,7 +266,7 @@ fn predictor_row(predictor: &Predictor) -> Vec<String> {
     ]
 }
 
-/// The digits of an id, without what says how they were made.
+/// The digits of an id, without its prefix.
 fn id_digits(id: &ContentDigest) -> String {
     id.to_string().trim_start_matches("sha256:").to_string()
 }

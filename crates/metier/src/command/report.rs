@@ -1,4 +1,4 @@
-//! `metier report`: what runs say, as one file for people or programs.
+//! `metier report`: writes a report of runs as one file.
 
 mod subject_loader;
 
@@ -24,17 +24,17 @@ const EXAMPLES: &str = "Examples:
                                            two batches side by side
   metier report sort -o json               verdict, spread and advice for programs (metier.report/1)";
 
-/// Write what runs say as one file
+/// Write a report of runs as one file: HTML, Markdown, JSON
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "A RUN is a run, a batch, a workload's name (its latest batch; name~1 the one before) or a file of --save-json; several are compared with the first.\nForms (-o): html, md (default), json, yaml; with --file as its name ends.")]
 pub struct ReportArgs {
-    /// What to report on
+    /// Subjects of the report
     #[arg(value_name = "RUN", required = true, num_args = 1..=metier_report::MAX_SUBJECTS)]
     runs: Vec<String>,
-    /// Write it there instead of to stdout
+    /// Write to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Write its flame graph there as well, as SVG; of two, that of the second against the first
+    /// Write its flame graph to this file, as SVG; of two subjects, the second against the first
     #[arg(long, value_name = "FILE")]
     flame: Option<PathBuf>,
 }

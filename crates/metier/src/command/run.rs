@@ -1,7 +1,7 @@
-//! `metier run`: measures a command, a container or a pod without standing in its way.
+//! `metier run`: measures a command, a container or a pod without disturbing it.
 //!
-//! A command keeps stdin, stdout, stderr and its exit code; what we have to say goes to stderr, after it.
-//! What could stop us (the run file, the settings, the store, the file for `--save-json`) is tried before it starts.
+//! A command keeps stdin, stdout, stderr and its exit code. Messages of metier go to stderr, after it.
+//! Possible failures (run file, settings, store, file of `--save-json`) are checked before it starts.
 
 mod check_output;
 pub mod fetch_progress;
@@ -52,7 +52,7 @@ Other exit codes: 124 time limit, 125 metier itself failed, 126 not executable, 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = AFTER)]
 pub struct RunArgs {
-    /// What to run and how, in YAML or JSON; - is stdin
+    /// Run file in YAML or JSON; - is stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Check everything and show what would run, but run nothing
@@ -64,19 +64,19 @@ pub struct RunArgs {
     cache: flags::DatasetCacheArgs,
     #[command(flatten)]
     keeping: flags::RecordKeepingArgs,
-    /// The identity that whoever starts us has given to the run
+    /// Id of the run, chosen by the caller
     #[arg(long, hide = true, value_name = "ID")]
     run_id: Option<RunId>,
-    /// The batch of its runs, for whoever has to find them
+    /// Id of the batch, chosen by the caller
     #[arg(long, hide = true, value_name = "ID")]
     batch: Option<BatchId>,
-    /// What it is there for, where it keeps another run company
+    /// Role of this run as a co-runner of another run
     #[arg(long, hide = true, value_name = "ROLE", requires = "company_log")]
     company: Option<CoRunnerRole>,
-    /// Where runs that keep each other company talk
+    /// File through which co-runners exchange events
     #[arg(long, hide = true, value_name = "FILE", requires = "company")]
     company_log: Option<PathBuf>,
-    /// Where relative paths of the run file are meant from, instead of where it is
+    /// Base folder of relative paths in the run file [default: the file's folder]
     #[arg(long, hide = true, value_name = "FOLDER")]
     paths_from: Option<PathBuf>,
     /// The command and its arguments
@@ -84,7 +84,7 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// Why a run keeps another one company.
+/// Role of a co-runner.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum CoRunnerRole {
     Companion,
@@ -92,7 +92,7 @@ enum CoRunnerRole {
 }
 
 impl RunArgs {
-    /// What of it is a setting.
+    /// The settings that these flags set.
     pub fn setting_values(&self) -> FlagSettings {
         vec![("run.dataset_cache_limit", self.cache.dataset_cache_limit.clone())]
     }
@@ -101,7 +101,7 @@ impl RunArgs {
         self.file.is_some() || self.flags.has("image") || self.flags.has("pod")
     }
 
-    /// What was typed with the run file behind its flag, where the first word is one; what follows it is then flags.
+    /// The arguments with `--file` before a run file that is the first word. Later words are then parsed as flags.
     pub fn with_file_flag(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
         let first = self.command.first().filter(|word| !self.has_target() && runfile::is_run_file(word))?;
         let (before, words) = typed.split_at(typed.len().checked_sub(self.command.len())?);
@@ -111,7 +111,7 @@ impl RunArgs {
         Some([before, &["--file".into(), first.clone()], &words[1..]].concat())
     }
 
-    /// A flag that only means something for a run that begins at once.
+    /// A flag that only applies to a run that starts at once.
     pub fn flag_unfit_for_session(&self) -> Option<&'static str> {
         let given = [
             ("--check", self.check),
@@ -121,7 +121,7 @@ impl RunArgs {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
     }
 
-    /// Measures; gives the command's own exit code.
+    /// Measures the command; returns its exit code.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let done = match self.check {
             true => self
@@ -139,7 +139,7 @@ impl RunArgs {
         })
     }
 
-    /// The run file, what was typed over it, and settings for what neither says: checked as a whole.
+    /// The run file with flags over it and settings under it, checked as a whole.
     pub fn check_run_file(&self, room: &CommandContext) -> anyhow::Result<CheckedRun> {
         let (name, mut file, mut origins) = match &self.file {
             Some(path) => {
@@ -155,7 +155,7 @@ impl RunArgs {
         }
         file.apply_flags(&self.flags.given, &mut origins);
         apply_time_settings(room, &mut file, &mut origins)?;
-        // Told before anything is fetched.
+        // Checked before anything is fetched.
         room.settings.size("run.dataset_cache_limit")?;
         let checked = if self.check { file.check_dry(&origins) } else { file.check(&origins) };
         Ok(checked.map_err(|faults| match &name {
@@ -200,7 +200,7 @@ impl RunArgs {
     }
 }
 
-/// Times that neither a flag nor the file says come from the settings.
+/// Fills durations that neither a flag nor the file gives from the settings.
 fn apply_time_settings(
     room: &CommandContext,
     file: &mut RunFile,
@@ -221,27 +221,27 @@ fn apply_time_settings(
     Ok(())
 }
 
-/// A checked run, and what else its measuring takes.
+/// A checked run with its measuring options.
 struct MeasureJob<'a> {
     checked: &'a CheckedRun,
     order: BatchIdentity,
-    /// Where fetched datasets are kept, if not where they usually are.
+    /// Cache folder of datasets, if not the default.
     cache: Option<PathBuf>,
-    /// Files beside the dataset that are as cold or warm as it.
+    /// Further files whose page-cache state follows the dataset's.
     weights: Vec<PathBuf>,
     membership: Option<CoRunMembership>,
     keeping: &'a flags::RecordKeepingArgs,
 }
 
 impl MeasureJob<'_> {
-    /// Measures, keeps and saves, and says nothing of it.
+    /// Measures, stores and saves the runs, without a summary.
     fn measure(self, room: &CommandContext) -> anyhow::Result<BatchResult> {
         let repeats = self.checked.repeats;
         let save = self.keeping.save_json.as_deref();
         let save = save.map(|path| OutputFile::open("--save-json", path)).transpose()?;
         let roots = KernelRoots::default();
         let device = identity::identify_device(&roots, data_folder().as_deref())?;
-        // The session takes over signals first: threads that a store starts must not be ended by them.
+        // The session blocks signals first: threads of a store must not receive them.
         let options =
             MeasureOptions { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
         let mut session = MeasureSession::open(options)?;
@@ -298,7 +298,7 @@ impl MeasureJob<'_> {
                 let error = error_line(&error.into());
                 print_error(&format!("repetition {repetition} of {repetitions}: {error}"));
             }
-            // The summary says it too.
+            // Without quiet, the summary includes it.
             BatchEvent::Unstarted(detail) if room.console.quiet => {
                 print_error(&format!("it was not started: {detail}"));
             }
@@ -309,7 +309,7 @@ impl MeasureJob<'_> {
     }
 }
 
-/// How this program starts itself for co-runners.
+/// The command line of this program for co-runners.
 fn launch_spec(
     room: &CommandContext,
     keeping: &flags::RecordKeepingArgs,
@@ -323,14 +323,14 @@ fn launch_spec(
     }
 }
 
-/// Says what is wrong in what was typed, a line each; any other error is given back.
+/// Prints the faults of the run file, one per line; returns any other error.
 pub fn report_faults(error: anyhow::Error) -> anyhow::Result<CliExitCode> {
     let faults = error.downcast::<RunFileFaults>()?;
     faults.iter().for_each(|fault| print_error(&fault.to_string()));
     Ok(CliExitCode::USAGE)
 }
 
-/// A specification that makes no sense came from what was typed.
+/// An invalid specification comes from the command line: names its flag.
 fn name_flag_in_error(error: Error) -> anyhow::Error {
     match error {
         Error::Spec { field: "command", got, want } => {
@@ -341,7 +341,7 @@ fn name_flag_in_error(error: Error) -> anyhow::Error {
     }
 }
 
-/// The exit code of our own failure: usage stays usage, the rest must not look like the command's own.
+/// The exit code of metier's own failure. Usage errors keep 2; others differ from codes of the command.
 fn failure_code(error: &anyhow::Error) -> CliExitCode {
     match error.downcast_ref::<Error>() {
         Some(measuring) => CliExitCode::from_raw(measuring.exit_code()),

@@ -1,4 +1,4 @@
-//! `metier session`: ask for runs now, have them measured one at a time when it is their turn.
+//! `metier session`: queues runs, measured one at a time.
 
 mod add;
 mod list;
@@ -20,7 +20,7 @@ pub use work::build_worker;
 const EXAMPLES: &str = "Examples:
   metier session add train.yaml                 put a run file in the queue
   metier session add --repeat 5 -- ./train.sh   or a command
-  metier session list                           who waits, who runs, what became of the others
+  metier session list                           queued, running and finished sessions
   metier session wait last                      until it is over; ends with its exit code
   metier session cancel 12                      whether it waits or runs
   metier session work                           measure what waits, without the page";
@@ -44,13 +44,13 @@ enum SessionCommand {
     List(list::SessionListArgs),
     /// Show everything about a session
     Show(SessionIdArgs),
-    /// Print what a session printed
+    /// Print the output of a session
     Log(wait::SessionLogArgs),
     /// Wait until a session is over; end with its exit code
     Wait(wait::SessionWaitArgs),
-    /// Cancel a session that waits or runs
+    /// Cancel a queued or running session
     Cancel(SessionIdArgs),
-    /// Measure what waits, until INT or TERM
+    /// Work the queue, until INT or TERM
     Work(work::SessionWorkArgs),
 }
 
@@ -63,7 +63,7 @@ struct SessionIdArgs {
 }
 
 impl SessionArgs {
-    /// What of it is a setting.
+    /// The settings that these flags set.
     pub fn setting_values(&self) -> FlagSettings {
         match &self.then {
             SessionCommand::Add(add) => add.run.setting_values(),
@@ -71,7 +71,7 @@ impl SessionArgs {
         }
     }
 
-    /// What was typed with the run file behind its flag, as `metier run` has it.
+    /// The arguments with `--file` before the run file, as in `metier run`.
     pub fn with_file_flag(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
         match &self.then {
             SessionCommand::Add(add) => add.run.with_file_flag(typed),
@@ -119,7 +119,7 @@ fn cancel_session(room: &CommandContext, which: &SessionIdArgs) -> anyhow::Resul
         CancelOutcome::Removed => room.console.note(format!("session {number} is cancelled")),
         CancelOutcome::WorkerNotified => room
             .console
-            .note(format!("session {number} is told to end; `metier session wait {number}` waits for that")),
+            .note(format!("session {number} is ending; `metier session wait {number}` waits for that")),
         CancelOutcome::AlreadyOver => {
             let state = session.state.word();
             return Err(anyhow::anyhow!("session {number} is {state} already; nothing was changed"));

@@ -1,4 +1,4 @@
-//! `metier show`: everything about a run, with marks for what is not exact and reasons for what is not there.
+//! `metier show`: prints a run, with marks for inexact values and reasons for missing ones.
 
 mod artefact;
 mod sections;
@@ -32,25 +32,25 @@ pub struct ShowArgs {
     /// A run: id, first or last digits of one, last, last~N, or a workload's name
     #[arg(value_name = "RUN")]
     id: String,
-    /// Its processes
+    /// Show its processes
     #[arg(short, long, conflicts_with_all = ["series", "missing"])]
     processes: bool,
-    /// Its time line, or one series of it
+    /// Show its time line, or one series of it
     #[arg(short, long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "missing")]
     series: Option<String>,
-    /// Only what could not be measured
+    /// Show only what could not be measured
     #[arg(short, long)]
     missing: bool,
-    /// A file of it, as it is
+    /// Print a file of the run unchanged
     #[arg(long, value_name = "NAME", conflicts_with_all = ["series", "missing", "processes"])]
     artefact: Option<String>,
-    /// Write that file there instead of to stdout
+    /// Write that file to this path instead of stdout
     #[arg(long, value_name = "FILE", requires = "artefact")]
     save: Option<std::path::PathBuf>,
 }
 
 impl ShowArgs {
-    /// Prints the run, or the asked part of it.
+    /// Prints the run, or the requested part.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let store = room.store()?;
         let run = find_run(&store, &self.id)?;
@@ -136,7 +136,7 @@ impl ShowArgs {
     }
 }
 
-/// The process tree of a run, which is kept as a file of it.
+/// The process tree of a run, which is stored as a file of the run.
 pub fn load_process_tree(store: &RecordStore, run: &Run) -> anyhow::Result<Option<ProcessTree>> {
     let content = read_run_file(store, run, ProcessTree::ARTEFACT_NAME, "the process tree")?;
     let cannot = || format!("the process tree of run {} cannot be read", run.id.short());

@@ -1,4 +1,4 @@
-//! `metier train`: learns predictors on this device.
+//! `metier train`: trains predictors on this device.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ use crate::output::{self, BudgetProgress, DataFormat, StreamPaint, TableCell as 
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
-  metier train latency                                 ten minutes of trials, then learn
-  metier train latency --graphs *.onnx                 graphs of your own are timed first
-  metier train latency --budget 0s                     only learn, from what was timed before
-  metier train latency --from-runs                     only learn, with what `metier bench` measured since
-  metier train latency --runtime onnxruntime           a predictor of its own for ONNX Runtime
-  metier train latency --threads 1,4 --load            with four threads too, and beside stress";
+  metier train latency                                 ten minutes of trials, then train
+  metier train latency --graphs *.onnx                 your own graphs are timed first
+  metier train latency --budget 0s                     train on earlier trials only
+  metier train latency --from-runs                     train on earlier trials and new runs of `metier bench`
+  metier train latency --runtime onnxruntime           the predictor of ONNX Runtime
+  metier train latency --threads 1,4 --load            with four threads too, and under load";
 
-/// Learn predictors on this device
+/// Train predictors on this device
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct TrainArgs {
@@ -44,18 +44,18 @@ pub struct TrainArgs {
 
 #[derive(Debug, Subcommand)]
 enum TrainCommand {
-    /// How long graphs take here
+    /// Train the latency predictor of this device
     Latency(TrainLatencyArgs),
 }
 
-/// Learn how long graphs take here
+/// Train the latency predictor of this device
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 struct TrainLatencyArgs {
-    /// Time to spend on trials; what was timed before is kept and used
+    /// Time for trials; the results of earlier trials are used too
     #[arg(long, value_name = "DURATION", default_value = "10m")]
     budget: String,
-    /// What runs the graphs: rten or onnxruntime; each has a predictor of its own
+    /// Runtime: rten or onnxruntime; each has its own predictor
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: String,
     /// ONNX Runtime's shared library [METIER_ONNXRUNTIME, ORT_DYLIB_PATH; default the usual places]
@@ -64,39 +64,39 @@ struct TrainLatencyArgs {
     /// Numbers of threads [default: 1 and all of this device]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Vec<u32>,
-    /// Graphs of your own, timed before made-up ones; without them there is nothing to say how far off it is
+    /// Your own graphs, timed before generated ones; only they give a held-out error
     #[arg(long, value_name = "FILE", num_args = 1..)]
     graphs: Vec<PathBuf>,
     #[command(flatten)]
     binding: BindingArgs,
-    /// Graphs with shapes, as a JSON list of {graph, shapes, values}; beside --graphs
+    /// Graphs with shapes, as a JSON list of {graph, shapes, values}; in addition to --graphs
     #[arg(long, value_name = "FILE")]
     points: Option<PathBuf>,
-    /// Time the graphs beside stress of processors and memory, too; made-up networks are now and then anyway
+    /// Time the graphs under processor and memory load, too; generated networks are at times anyway
     #[arg(long)]
     load: bool,
-    /// Make no stress: what others cost is then taken to be their fair share
+    /// Generate no load; the predictor then assumes a fair share of the processors under load
     #[arg(long, conflicts_with = "load")]
     no_load: bool,
     /// Time known graphs once more, to learn how far two measurements differ
     #[arg(long)]
     remeasure: bool,
-    /// Make up no networks: only graphs that were given
+    /// Generate no networks; time only the given graphs
     #[arg(long)]
     only_graphs: bool,
-    /// Time nothing: learn from what was timed before and from the runs of `metier bench`, also those that were left out before
+    /// Run no trials; train on earlier trials and all runs of `metier bench`, including runs left out before
     #[arg(long, conflicts_with_all = ["budget", "graphs", "points", "load", "remeasure", "no_learn"])]
     from_runs: bool,
-    /// Only time, and learn another day
+    /// Run trials only, without training
     #[arg(long)]
     no_learn: bool,
-    /// Write what was said of each held-out point, as CSV
+    /// Write the held-out predictions as CSV
     #[arg(long, value_name = "FILE")]
     held_out: Option<PathBuf>,
 }
 
 impl TrainArgs {
-    /// Learns what was asked for.
+    /// Trains the requested predictor.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.what {
             TrainCommand::Latency(latency) => latency.run(room),
@@ -104,7 +104,7 @@ impl TrainArgs {
     }
 }
 
-/// The engine of a runtime's name; the library of ONNX Runtime is the one that was given, or else one that is found.
+/// The engine of a runtime. ONNX Runtime's library is the given one, else one in the usual places.
 fn find_engine(name: &str, given: Option<&Path>) -> anyhow::Result<InferenceEngine> {
     match name {
         RTEN => Ok(InferenceEngine::Rten),
@@ -131,7 +131,7 @@ impl TrainLatencyArgs {
         crate::allocator::tune_for_inference();
         let budget = if self.from_runs { Duration::ZERO } else { budget };
         let engine = match self.from_runs && self.runtime == ONNX_RUNTIME {
-            // Nothing is run, so its library need not be here.
+            // No graph runs, so the library may be missing.
             true => InferenceEngine::OnnxRuntime(PathBuf::new()),
             false => find_engine(&self.runtime, self.onnxruntime.as_deref())?,
         };
@@ -145,7 +145,7 @@ impl TrainLatencyArgs {
         store.put_device(&device)?;
         let passport = metier_device::passport::find_for_device(Some(&store), &device);
         let threads = match self.threads.as_slice() {
-            // All is what everybody asks for who says nothing; one is what teaches most in a given time.
+            // Callers use all threads by default. One thread gives the most training points per time.
             [] if device.cpu.threads > 1 => vec![1, device.cpu.threads],
             [] => vec![1],
             given => given.to_vec(),
@@ -154,7 +154,7 @@ impl TrainLatencyArgs {
         if self.from_runs {
             return self.fit_and_print(room, &store, &device, passport, engine.name());
         }
-        // Every point is kept as it is made: whoever ends this loses none.
+        // Every point is stored as it is measured; an interruption loses none.
         let is_stopped = || false;
         let campaign = TrialCampaign {
             store: &store,
@@ -173,7 +173,7 @@ impl TrainLatencyArgs {
             only_graphs: self.only_graphs,
             is_stopped: &is_stopped,
         };
-        // Whoever learns again beside it waits for that long.
+        // Other training of this device waits until the lock is released.
         let lock = TrainingLock::acquire(&store, &device, learned_predictor::KIND)?;
         let bar = BudgetProgress::new(budget, room.console.quiet);
         let done = collect(&campaign, &mut |progress| {
@@ -194,7 +194,7 @@ impl TrainLatencyArgs {
         for (name, why) in &done.refused {
             room.console.warn(format!("{name} was not timed: {why}"));
         }
-        // Learned is from what is there, but not all that was asked for is.
+        // Refused graphs make the exit code PARTIAL; training uses the rest.
         let code = if done.refused.is_empty() { CliExitCode::OK } else { CliExitCode::PARTIAL };
         if self.no_learn {
             return Ok(code);
@@ -235,7 +235,7 @@ impl TrainLatencyArgs {
                     path,
                     metier_onnx::read_onnx(&bytes, &metier_onnx::OnnxLimits::default()),
                 )?;
-                // A shape that is meant for another graph of the list does not concern this one.
+                // Drops shapes that belong to another graph of the list.
                 let has = |name: &String| model.graph.inputs.iter().any(|input| input.name == *name);
                 own.shapes.retain(|name, _| has(name));
                 own.values.retain(|name, _| has(name));
@@ -257,7 +257,7 @@ impl TrainLatencyArgs {
         Ok(all)
     }
 
-    /// The points of a file; graphs are looked for beside it where their path is not absolute.
+    /// Reads the points of a file; relative graph paths start at its folder.
     fn load_listed_points(&self, path: &Path) -> anyhow::Result<Vec<UserGraph>> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -284,7 +284,7 @@ impl TrainLatencyArgs {
     }
 }
 
-/// One line of `--points`.
+/// One entry of `--points`.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TrainingPointEntry {
@@ -295,7 +295,7 @@ struct TrainingPointEntry {
     values: BTreeMap<String, Vec<i64>>,
 }
 
-/// What was said of each point by a predictor that had not seen its graph.
+/// Writes the held-out predictions.
 fn write_held_out_csv(path: &Path, rows: &[HeldOutPrediction]) -> anyhow::Result<()> {
     let mut file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let names: Vec<&str> =
@@ -334,7 +334,7 @@ fn write_held_out_csv(path: &Path, rows: &[HeldOutPrediction]) -> anyhow::Result
     output::write_csv(&mut file, &header, lines)
 }
 
-/// Takes what was measured anyway.
+/// Adds runs of `metier bench` to the training points.
 fn add_run_points(
     room: &CommandContext,
     store: &RecordStore,
@@ -348,7 +348,7 @@ fn add_run_points(
     for (why, count) in taken.left_out.iter().filter(|_| again) {
         room.console.note(format!("{count} runs were left out: {why}"));
     }
-    // Imported ones move what is said of the devices that they ran on.
+    // Imported runs add training points of other devices.
     for other in store.devices()?.iter().filter(|other| other.id != device.id) {
         let taken = run_trials::import_runs(store, &other.id, again)?;
         if taken.points > 0 {
@@ -391,7 +391,7 @@ fn held_out_row(error: &HeldOutError) -> Vec<String> {
     ]
 }
 
-/// A predictor for people.
+/// A predictor as text.
 pub fn predictor_sheet(record: &Predictor, paint: StreamPaint) -> String {
     let mut table = TextTable::default();
     let mut line = |label: &str, text: String| {
@@ -423,7 +423,7 @@ pub fn predictor_sheet(record: &Predictor, paint: StreamPaint) -> String {
         let mut cells = vec![
             Field::text(&held_out_error.target),
             Field::number(held_out_error.rows.to_string()),
-            // Published predictors of power do not say how many there were.
+            // Published power predictors do not include their number of rows.
             Field::number(if held_out_error.groups > 0 {
                 held_out_error.groups.to_string()
             } else {

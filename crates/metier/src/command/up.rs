@@ -1,4 +1,4 @@
-//! `metier up`: the page, the API and the doors for other systems' clients, until INT or TERM.
+//! `metier up`: serves the page, the API and the compatible interfaces, until INT or TERM.
 
 mod interfaces;
 
@@ -32,84 +32,84 @@ use crate::exit::{CliExitCode, usage_error};
 
 const EXAMPLES: &str = "Examples:
   metier up                                              http://127.0.0.1:7001
-  metier up --listen 127.0.0.1:0                         a free port; the address is said on stderr
+  metier up --listen 127.0.0.1:0                         a free port; stderr has the address
   METIER_TOKEN=… metier up --listen 0.0.0.0:7001         for others, with a token
   metier up --listen 0.0.0.0:7001 --token-file token --open metrics";
 
-/// Serve the page, the API and the doors for other systems' clients
+/// Serve the page, the API and interfaces compatible with other systems' clients
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The token is taken from --token-file or METIER_TOKEN, never from an argument: others could see it in the list of processes.")]
 pub struct UpArgs {
-    /// Where to listen [METIER_UP_LISTEN; default 127.0.0.1:7001]
+    /// Address to listen on [METIER_UP_LISTEN; default 127.0.0.1:7001]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// File that holds the token; needed on any address but loopback
+    /// File with the token; required on any address but loopback
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Door that needs no token on an address that is not loopback: metrics, page, soprano, models
+    /// Interface that needs no token on an address that is not loopback: metrics, page, soprano, models
     #[arg(long, value_name = "INTERFACE")]
     open: Vec<String>,
-    /// Further name that the Host header may have, for a proxy that passes the outer name on
+    /// Further accepted Host header, for a proxy that passes on its own host name
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Job that the Jenkins-shaped door knows, with the device that measures it; without any, all names are jobs
+    /// Job of the Jenkins-compatible interface, with its device; without any, all names are jobs
     #[arg(long, value_name = "NAME[=DEVICE]")]
     job: Vec<String>,
-    /// Run file with what a job's runs have beside what is sent, such as duration, listen, container; a job without one has a time limit of 10m
+    /// Run file with further fields of a job's runs, such as duration, listen, container; without it the time limit is 10m
     #[arg(long, value_name = "NAME=FILE")]
     job_file: Vec<String>,
     /// Compatible interface with an address of its own [default without --listen and --bind: soprano=127.0.0.1:7002, models=127.0.0.1:8100, trainer=127.0.0.1:8102, estimator=/tmp/estimator.sock]
     #[arg(long, value_name = "NAME=ADDRESS")]
     bind: Vec<String>,
-    /// Pipeline of power predictors for the doors models and estimator: a folder, a zip, or the address of a zip [METIER_UP_MODELS]
+    /// Pipeline of power predictors for the interfaces models and estimator: a folder, a zip, or the address of a zip [METIER_UP_MODELS]
     #[arg(long, value_name = "PATH|URL")]
     models: Vec<String>,
-    /// Learn predictors of power from that Prometheus while others work, and keep them in this folder [METIER_UP_ONLINE]
+    /// Train power predictors from that Prometheus in the background, in this folder [METIER_UP_ONLINE]
     #[arg(long, value_name = "FOLDER")]
     online: Option<PathBuf>,
-    /// Folder for predictors of power that are uploaded to the model server; without one none are taken
+    /// Folder for power predictors uploaded to the model server; uploads are refused without it
     #[arg(long, value_name = "FOLDER")]
     uploads: Option<PathBuf>,
-    /// Prometheus that knows the nodes of the cluster, for /api/profiling and /upload [METIER_UP_PROMETHEUS, PROMETHEUS_IP]
+    /// Prometheus with the metrics of the cluster's nodes, for /api/profiling and /upload [METIER_UP_PROMETHEUS, PROMETHEUS_IP]
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
-    /// File of the certificate authority that alone vouches for that Prometheus
+    /// File of the only certificate authority to accept for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_ca: Option<PathBuf>,
-    /// File that holds the token that Prometheus wants
+    /// File with the token for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_token_file: Option<PathBuf>,
-    /// Believe whoever answers in the place of that Prometheus
+    /// Accept any certificate of that Prometheus
     #[arg(long)]
     prometheus_insecure: bool,
-    /// Predictor file of XGBoost (JSON) that answers at /api/profiling instead of ours
+    /// Predictor file of XGBoost (JSON) for /api/profiling, instead of metier's predictor
     #[arg(long, value_name = "FILE")]
     soprano_predictor: Option<PathBuf>,
-    /// The cluster's file, for graphs that are placed through /api/profiling and /upload [default: as kubectl finds it]
+    /// Kubeconfig of the cluster for /api/profiling and /upload [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Largest graph that may be sent to /upload and to the page [METIER_UP_UPLOAD_LIMIT; default 256Mi]
+    /// Largest graph for /upload and for the page [METIER_UP_UPLOAD_LIMIT; default 256Mi]
     #[arg(long, value_name = "SIZE")]
     upload_limit: Option<String>,
-    /// How often the power of this node is looked at, for the page [METIER_UP_POWER_INTERVAL; default 5s]
+    /// Time between power readings of this node [METIER_UP_POWER_INTERVAL; default 5s]
     #[arg(long, value_name = "DURATION")]
     power_interval: Option<String>,
-    /// Do not look at the power of this node
+    /// Do not read the power of this node
     #[arg(long)]
     no_power: bool,
-    /// Do not measure sessions that wait; `metier session work` does that elsewhere
+    /// Do not work the queue; `metier session work` does that elsewhere
     #[arg(long)]
     no_work: bool,
-    /// Do not learn from new runs of `metier bench`; `metier train latency --from-runs` does that by hand
+    /// Do not retrain from new runs of `metier bench`; `metier train latency --from-runs` does it on request
     #[arg(long)]
     no_learn: bool,
 }
 
-/// Longest token file; a larger one is something else.
+/// Largest token file; a larger one was named by mistake.
 const MAX_TOKEN_FILE_BYTES: u64 = 4096;
 
 impl UpArgs {
-    /// What of it is a setting.
+    /// The settings that these flags set.
     pub fn setting_values(&self) -> FlagSettings {
         let joined = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
         let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -206,7 +206,7 @@ impl UpArgs {
     }
 }
 
-/// The largest graph that may be sent: no more than is read of any file.
+/// The upload limit, at most the limit for any graph file.
 fn upload_limit(room: &CommandContext) -> anyhow::Result<u64> {
     let most = metier_onnx::OnnxLimits::default().file_bytes as u64;
     let limit = room.settings.size("up.upload_limit")?.unwrap_or_default().get();
@@ -216,7 +216,7 @@ fn upload_limit(room: &CommandContext) -> anyhow::Result<u64> {
     Ok(limit)
 }
 
-/// How often the power of this node is looked at: often enough that no meter counts past its end in between.
+/// Time between power readings, short enough that no energy counter wraps unnoticed.
 fn power_interval(room: &CommandContext) -> anyhow::Result<Duration> {
     let interval = room.settings.duration("up.power_interval")?.unwrap_or(metier_server::POWER_INTERVAL);
     match interval {
@@ -225,7 +225,7 @@ fn power_interval(room: &CommandContext) -> anyhow::Result<Duration> {
     }
 }
 
-/// The thread that works the queue beside the server.
+/// The background thread that works the queue.
 struct QueueWorkerThread {
     stop: StopRequest,
     thread: JoinHandle<()>,
@@ -245,14 +245,14 @@ impl QueueWorkerThread {
         Ok(Self { stop, thread: thread.context("cannot start the thread that works the queue")? })
     }
 
-    /// A session under way is told to end, and its end recorded.
+    /// Ends a running session and records its end.
     fn stop(self) {
         self.stop.request();
         let _ = self.thread.join();
     }
 }
 
-/// The thread that learns from new runs beside the server.
+/// The background thread that retrains from new runs.
 struct RetrainThread(StopRequest);
 
 impl RetrainThread {
@@ -277,13 +277,13 @@ impl RetrainThread {
         Ok(Self(stop))
     }
 
-    /// Nobody waits for what is being learned: it is kept whole or not at all.
+    /// Does not wait for a training in progress: it is stored whole or not at all.
     fn stop(self) {
         self.0.request();
     }
 }
 
-/// The store, and whether it can be written; where not, looking at it is still worth something.
+/// The store, and whether it is writable; a read-only store is still served.
 fn open_store(room: &CommandContext) -> anyhow::Result<(RecordStore, bool)> {
     let location = room.settings.store()?;
     let store = match RecordStore::open(&location) {
@@ -323,7 +323,7 @@ fn doctor_callback(store: &RecordStore) -> metier_server::config::DoctorCallback
     })
 }
 
-/// What others show to start runs, where the server was given no token. Without it, only this user can.
+/// The token that other users need to start runs, for a server without a configured token. Without it, only this user can start runs.
 fn start_token(room: &CommandContext) -> Option<AccessToken> {
     let made = super::token::token_path().and_then(|path| super::token::read_or_create(&path));
     match made.and_then(|token| AccessToken::new(&token).map_err(Into::into)) {
@@ -336,7 +336,7 @@ fn start_token(room: &CommandContext) -> Option<AccessToken> {
     }
 }
 
-/// What the SOPRANO profiler's doors are told.
+/// Configuration of the SOPRANO-compatible interface.
 fn soprano_config(room: &CommandContext) -> anyhow::Result<SopranoConfig> {
     let settings = &room.settings;
     let prometheus = match settings.secret("up.prometheus") {
@@ -358,7 +358,7 @@ fn soprano_config(room: &CommandContext) -> anyhow::Result<SopranoConfig> {
     Ok(SopranoConfig { prometheus, predictor, cluster, local, ..SopranoConfig::default() })
 }
 
-/// A Prometheus, who vouches for it, and the file of the token that it wants.
+/// A Prometheus with its certificate authority and token file.
 pub fn prometheus_endpoint(
     address: &str,
     authority: Option<PathBuf>,
@@ -373,7 +373,7 @@ pub fn prometheus_endpoint(
     Ok(endpoint)
 }
 
-/// The jobs of the Jenkins-shaped door.
+/// The jobs of the Jenkins-compatible interface.
 fn load_jobs(room: &CommandContext) -> anyhow::Result<Vec<metier_server::JenkinsJobConfig>> {
     let names = room.settings.list("up.jobs");
     let wrong = || room.settings.wrong_value("up.jobs", JOBS_SYNTAX);
@@ -395,7 +395,7 @@ fn load_jobs(room: &CommandContext) -> anyhow::Result<Vec<metier_server::Jenkins
     Ok(jobs)
 }
 
-/// What a job's run file says. What runs is sent, so it has no command and no pod.
+/// The fields of a job's run file. Requests name the image, so the file has no command and no pod.
 fn read_job_file(path: &Path) -> anyhow::Result<serde_json::Map<String, serde_json::Value>> {
     let named = |text: String| usage_error(format!("--job-file: {}: {text}", path.display()));
     let text =
@@ -406,7 +406,7 @@ fn read_job_file(path: &Path) -> anyhow::Result<serde_json::Map<String, serde_js
             "it says what to run; want only what is beside that: the image is sent as app_name".into(),
         ));
     }
-    // As it will be, with any image: what is wrong is told now, and not to each who sends one.
+    // Checked with a stand-in image, so that errors appear at start and not at each request.
     file.image = Some("x".into());
     file.resolve_paths(path.parent().unwrap_or(Path::new(".")));
     let checked = file.check_for_later(&origins).map_err(|faults| named(faults.to_string()))?;
@@ -419,7 +419,7 @@ const JOB_FILES_SYNTAX: &str = "NAME=FILE with the name of a job and the path of
 
 const JOBS_SYNTAX: &str = "NAME or NAME=DEVICE, with letters, digits, '-', '_' or '.' in the name";
 
-/// The token, from the file that a setting names or the environment.
+/// The token from the file that a setting names, or from the environment.
 pub fn load_token(room: &CommandContext, file: &str) -> anyhow::Result<Option<AccessToken>> {
     let text = match room.settings.path(file) {
         Some(path) => Some(read_token(&path)?),

@@ -1,4 +1,4 @@
-//! This board now.
+//! The current figures of this board.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::console::OutputConsole;
 use crate::exit::CliExitCode;
 use crate::output::{StreamPaint, TableCell, TextTable};
 
-/// Between two looks: loads and counters need an earlier one.
+/// Time between two readings: loads and counters need an earlier one.
 const SAMPLE_GAP: Duration = Duration::from_millis(250);
 
 #[derive(Serialize)]

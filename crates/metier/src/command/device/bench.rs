@@ -1,4 +1,4 @@
-//! `metier device bench`: measures what this device can do, keeps it as its passport, and shows it.
+//! `metier device bench`: measures the passport of this device, stores and prints it.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::passport_sheet;
 use crate::config::data_folder;
 use crate::time::parse_duration_flag;
 
-/// Parts of the bar.
+/// Steps of the progress bar.
 const PROGRESS_STEPS: u64 = 1000;
 
-/// Measure what this device can do, and keep it as its passport
+/// Measure what this device can do, and store it as its passport
 #[derive(Debug, Args)]
 #[command(
     before_help = "Examples:\n  metier device bench                 about half a minute\n  metier device bench --seconds 2m    more precise on a busy host\n  metier device bench -o json         the record (metier.passport/1)",
@@ -33,7 +33,7 @@ impl DeviceBenchArgs {
         let roots = KernelRoots::default();
         let folder = data_folder();
         let device = identity::describe_device(&roots, folder.as_deref())?;
-        // A store that cannot be written is said before the work, not after it.
+        // An unwritable store fails before the measurement, not after it.
         let store = room.writable_store()?;
         let target =
             if room.console.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };

@@ -15,18 +15,18 @@ use crate::config::data_folder;
 use crate::console::print_error;
 use crate::output::{self, DataFormat, serialised_word};
 
-/// Write a passport, to be imported elsewhere
+/// Export a passport
 #[derive(Debug, Args)]
 #[command(
     before_help = "Examples:\n  metier device export > rack-7.json                      of this device\n  metier device export raspberry-pi-4b > pi.json          a shipped one, as a pattern for one's own\n  ssh rack-7 metier device export | metier device import -"
 )]
 pub struct PassportExportArgs {
-    /// Id, name or another name of the device; this one unless given
+    /// Id, name or alias of the device [default: this one]
     device: Option<String>,
 }
 
 impl PassportExportArgs {
-    /// Writes it to stdout.
+    /// Writes the passport to stdout.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
         let passport = match &self.device {
             Some(name) => find_passport(room, name)?,
@@ -47,29 +47,29 @@ impl PassportExportArgs {
     }
 }
 
-/// The passport that goes by a name, stored or shipped.
+/// Finds a stored or shipped passport by name.
 pub fn find_passport(room: &CommandContext, name: &str) -> anyhow::Result<Passport> {
-    // Shipped ones are there without any store.
+    // Shipped passports need no store.
     let store = room.store().ok();
     passport::find_passport(store.as_ref(), name).with_context(|| {
         format!("no passport of {name:?}; `metier device list` lists those there are, `metier device bench` measures this device")
     })
 }
 
-/// Take passports that were exported elsewhere into the store
+/// Import passports into the store
 #[derive(Debug, Args)]
 #[command(
     before_help = "Examples:\n  metier device import rack-7.json rack-8.json\n  ssh rack-7 metier device export | metier device import -",
     after_help = "All files are checked before any is kept. A passport takes the place of an earlier one of the same id."
 )]
 pub struct PassportImportArgs {
-    /// Files that `metier device export` wrote; - for stdin
+    /// Files of `metier device export`; - for stdin
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
 }
 
 impl PassportImportArgs {
-    /// Checks all, then keeps all.
+    /// Checks all passports, then stores all.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
         let mut passports: Vec<Passport> = Vec::new();
         let mut wrong = Vec::new();
@@ -108,7 +108,7 @@ impl PassportImportArgs {
     }
 }
 
-/// A file, or stdin; no more of it than a passport can have.
+/// Reads a file or stdin, up to the largest size of a passport.
 fn read_limited(file: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let limit = passport::MAX_PASSPORT_BYTES + 1;

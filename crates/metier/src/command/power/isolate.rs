@@ -19,7 +19,7 @@ const EXAMPLES: &str = "Examples:
   metier power isolate -i query -o work --isolator joint --target-hints stress                     idle, background and work told apart
   metier power isolate-from-data -i work -o work --isolator none --feature-group CounterOnly       from extracted_work.csv";
 
-/// The same without idle and background power
+/// Like extract, without idle and background power
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerIsolateArgs {
@@ -46,17 +46,17 @@ impl PowerIsolateArgs {
     }
 }
 
-/// Take idle and background power out of a table of `extract`
+/// Remove idle and background power from a table of `extract`
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct IsolateTableArgs {
     /// Table of `extract --output-type DynPower`: `extracted_NAME.csv`
     #[arg(short, long, value_name = "NAME")]
     input: String,
-    /// Where energy was read
+    /// Energy source
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
     energy_source: EnergySource,
-    /// Which features [default: those of the table]
+    /// Feature group [default: that of the table]
     #[arg(long, value_name = "GROUP")]
     feature_group: Option<FeatureGroup>,
     #[command(flatten)]
@@ -96,7 +96,7 @@ impl IsolateTableArgs {
     }
 }
 
-/// Has the isolator do it.
+/// Runs the isolator.
 fn isolate_frame(
     frame: &FeatureFrame,
     about: TableSubject,

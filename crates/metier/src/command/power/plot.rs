@@ -1,4 +1,4 @@
-//! `metier power plot`: tables, predictions and errors as pictures.
+//! `metier power plot`: plots tables, predictions and errors.
 
 mod panels;
 
@@ -23,14 +23,14 @@ const EXAMPLES: &str = "Examples:
   metier power plot --target-data metadata -p specpower-0.7.11.zip -e acpi    errors that a pipeline tells of itself
   metier power plot --target-data power_curve -p ec2-0.7.11.zip               power over CPU time, by node type";
 
-/// Draw tables, predictions and errors
+/// Plot tables, predictions and errors
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerPlotArgs {
-    /// What is drawn
+    /// What to plot
     #[arg(long, value_name = "WHAT")]
     target_data: PlotTarget,
-    /// Forms of the pictures: svg, png
+    /// Image formats: svg, png
     #[arg(long, value_name = "FORM", value_delimiter = ',', default_value = "svg,png")]
     picture: Vec<PictureFormat>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct PowerPlotArgs {
     paths: PathArgs,
 }
 
-/// What is drawn.
+/// What to plot
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PlotTarget {
     // Not doc comments: those would make `--help` twice as long.
@@ -51,7 +51,7 @@ enum PlotTarget {
     PowerCurve,
 }
 
-/// A form of a picture.
+/// An image format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PictureFormat {
     Svg,
@@ -96,7 +96,7 @@ impl PowerPlotArgs {
         }
     }
 
-    /// Tables of a response, or those that training kept.
+    /// Tables of a response, or those stored by training.
     fn preprocess_figures(&self, data: &DataFolder) -> anyhow::Result<Vec<(String, PlotFigure)>> {
         let mut figures = Vec::new();
         if self.on.input.is_some() {

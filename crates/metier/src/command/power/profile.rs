@@ -1,4 +1,4 @@
-//! `metier power profile`: what a node takes and does while no workload runs.
+//! `metier power profile`: power and activity of an idle node.
 
 use clap::Args;
 use metier_power::node::MachineSpec;
@@ -24,7 +24,7 @@ pub struct PowerProfileArgs {
     /// Query response of the idle machine: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     input: String,
-    /// Pipeline that the profile goes into; its node types are used
+    /// Pipeline to add the profile to; its node types are used
     #[arg(short, long, value_name = "NAME")]
     pipeline_name: Option<String>,
     #[command(flatten)]

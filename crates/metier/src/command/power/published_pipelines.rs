@@ -1,4 +1,4 @@
-//! `metier power specpower`, `ec2`: the two published pipelines, learned anew from their measurements.
+//! `metier power specpower`, `ec2`: retrain the two published pipelines from their measurements.
 
 use std::path::{Path, PathBuf};
 
@@ -24,16 +24,16 @@ const EXAMPLES: &str = "Examples:
   metier power ec2 --from s3://kepler-power-model/ -p ec2                 <machine>/data/kepler_query.json and machine_spec
   metier power ec2 --from ./kepler-power-model --instance m5.metal,c5.metal";
 
-/// Where measurements come from, and who learns.
+/// Source of the measurements, and trainers.
 #[derive(Debug, Args)]
 struct MeasurementSourceArgs {
-    /// Folder, http(s):// or s3:// address that the measurements lie below
+    /// Folder, http(s):// or s3:// address of the measurements
     #[arg(long, value_name = "PLACE")]
     from: String,
-    /// Who learns power with idle [default: all ten of Kepler]
+    /// Trainers of power with idle [default: all ten of Kepler]
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
     abs_trainers: Option<Vec<PowerTrainer>>,
-    /// Who learns power without idle [default: all ten of Kepler]
+    /// Trainers of power without idle [default: all ten of Kepler]
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
     dyn_trainers: Option<Vec<PowerTrainer>>,
     #[command(flatten)]
@@ -53,7 +53,7 @@ impl MeasurementSourceArgs {
         Ok(plan)
     }
 
-    /// One file below the place, wherever that is.
+    /// Reads a file below the source.
     fn read_file(&self, room: &CommandContext, name: &str) -> anyhow::Result<Vec<u8>> {
         let path = self.fetch_path(room, name)?;
         std::fs::read(&path)
@@ -99,7 +99,7 @@ impl MeasurementSourceArgs {
     }
 }
 
-/// Learn the SPECpower pipeline from its tables
+/// Train the SPECpower pipeline from its tables
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct SpecpowerArgs {
@@ -124,7 +124,7 @@ impl SpecpowerArgs {
             let id = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".csv");
             let text = match self.from.read_file(room, name) {
                 Ok(text) => text,
-                // One that cannot be had is not the end of the others.
+                // A missing file does not stop the others.
                 Err(error) => {
                     missing.push(format!("{name} was left out: {error:#}"));
                     continue;
@@ -135,7 +135,7 @@ impl SpecpowerArgs {
                     let node_type = training::join(&folder, Some(&machine.machine))?;
                     tables.append(published::specpower_tables(&machine, &plan, node_type)?)?;
                 }
-                // One machine that is not whole is not the end of the others.
+                // An incomplete machine does not stop the others.
                 Err(error) => tables.warnings.push(format!("{error}; left out")),
             }
         }
@@ -154,14 +154,14 @@ impl SpecpowerArgs {
     }
 }
 
-/// Learn the EC2 pipeline from its query responses
+/// Train the EC2 pipeline from its query responses
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct Ec2PipelineArgs {
     /// Name of the pipeline
     #[arg(short, long, value_name = "NAME", default_value = "ec2-0.7.11")]
     pipeline_name: String,
-    /// Only these instances [default: the six that are published]
+    /// Only these instances [default: the six published ones]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     instance: Vec<String>,
     #[command(flatten)]
@@ -180,7 +180,7 @@ impl Ec2PipelineArgs {
         for instance in instances {
             match self.instance_tables(room, instance, &plan, &folder) {
                 Ok(of) => tables.append(of)?,
-                // One that cannot be had is not the end of the others.
+                // A missing file does not stop the others.
                 Err(error) => missing.push(format!("{instance} was left out: {error:#}")),
             }
         }

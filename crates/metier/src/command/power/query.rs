@@ -1,4 +1,4 @@
-//! `metier power query`: Kepler's series of a time, from Prometheus into one file. Broken off, it goes on.
+//! `metier power query`: saves Kepler's series from Prometheus in one file. An interrupted query resumes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,29 +22,29 @@ const EXAMPLES: &str = "Examples:
   metier power query -s prometheus:9090 --start-time 2026-11-17T10:00:00Z --end-time 2026-11-17T11:00:00Z --benchmark load -o kepler_query
   metier power query -i load -o kepler_query --to-csv                                   the times that load.json tells";
 
-/// Save Kepler's series of a time, from Prometheus
+/// Save Kepler's series from Prometheus
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerQueryArgs {
     /// Prometheus [PROM_SERVER; default http://localhost:9090]
     #[arg(short, long, value_name = "URL")]
     server: Option<String>,
-    /// File of the certificate authority that alone vouches for that Prometheus
+    /// File of the only certificate authority to accept for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_ca: Option<PathBuf>,
-    /// File that holds the token that Prometheus wants
+    /// File with the token for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_token_file: Option<PathBuf>,
-    /// Believe whoever answers in the place of that Prometheus [PROM_SSL_DISABLE]
+    /// Accept any certificate of that Prometheus [PROM_SSL_DISABLE]
     #[arg(long)]
     prometheus_insecure: bool,
     /// Benchmark file with startTimeUTC and endTimeUTC: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     input: Option<String>,
-    /// From when, as 2026-11-17T15:40:00Z
+    /// Start, as 2026-11-17T15:40:00Z
     #[arg(long, value_name = "TIME", requires = "end_time")]
     start_time: Option<String>,
-    /// To when
+    /// End
     #[arg(long, value_name = "TIME", requires = "start_time")]
     end_time: Option<String>,
     /// Length of time up to now, as 5m or a number of seconds [PROM_QUERY_INTERVAL; default 300]
@@ -53,7 +53,7 @@ pub struct PowerQueryArgs {
     /// Time between two values, as 3s or a number of seconds [PROM_QUERY_STEP; default 3]
     #[arg(long, value_name = "DURATION", value_parser = parse_whole_seconds_flag)]
     step: Option<u64>,
-    /// A part of the names of metrics
+    /// Prefix or part of metric names
     #[arg(long, value_name = "PART", default_value = "kepler_")]
     metric_prefix: String,
     /// Only series with that label, as instance=node1; can be repeated
@@ -65,7 +65,7 @@ pub struct PowerQueryArgs {
     /// Save the times as this benchmark file
     #[arg(long, value_name = "NAME")]
     benchmark: Option<String>,
-    /// Save who this machine is as `machine_spec/ID.json`
+    /// Save this machine's description as `machine_spec/ID.json`
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     #[command(flatten)]
@@ -92,7 +92,7 @@ fn seconds_setting(flag: &str, given: Option<u64>, variable: &str, default: u64)
 }
 
 impl PowerQueryArgs {
-    /// Asks, for these metrics too.
+    /// Runs the query, including these metrics.
     pub fn run(&self, room: &CommandContext, others: Vec<String>) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let server = self.server.clone().or_else(|| from_environment("PROM_SERVER"));
@@ -118,7 +118,7 @@ impl PowerQueryArgs {
             ResumableQuery::open(&folder, &json!({ "asked": asked, "times": span.to_json() }), |before| {
                 before["asked"] == asked && before["times"].is_object()
             })?;
-        // What was begun keeps its times: "the last 300 s" are those of then.
+        // A resumed query keeps its time range: "the last 300 s" are those of its first start.
         let span = BenchmarkTimes::read(held["times"].to_string().as_bytes())?.span.unwrap_or(span);
         let only = self.only.clone();
         let question = KeplerQuery { prefix: self.metric_prefix.clone(), others, span, step, only };
@@ -193,7 +193,7 @@ impl PowerQueryArgs {
         Ok(CliExitCode::OK)
     }
 
-    /// From when to when: the input's times, else start and end, else the last interval.
+    /// The time range: the input's, else start and end, else the last interval.
     fn query_span(&self, data: &DataFolder, interval: u64) -> anyhow::Result<TimeSpan> {
         if let Some(name) = &self.input {
             let (path, text) = data.read_file("--input", name, "json")?;
@@ -217,7 +217,7 @@ impl PowerQueryArgs {
         Ok(TimeSpan { start: now.checked_sub(Duration::from_secs(interval))?, end: now })
     }
 
-    /// The times and the machine.
+    /// Saves the time range and the machine.
     fn write_benchmark_and_machine(
         &self,
         room: &CommandContext,
@@ -232,13 +232,13 @@ impl PowerQueryArgs {
             let path = data.machine_spec_path(id)?;
             data.write_file(&path, super::node::discover_machine_json()?.as_bytes())?;
             room.console
-                .note(format!("who this machine is: {}; see that {stem} is of the same", path.display()));
+                .note(format!("this machine: {}; check that {stem} is of the same machine", path.display()));
         }
         Ok(())
     }
 }
 
-/// Asks, and says errors of ours as ours.
+/// Runs the query; maps errors of the request to usage errors.
 fn ask_prometheus<T>(
     client: &BlockingClient,
     question: impl AsyncFnOnce(&metier_prom::query::PromClient) -> Result<T, metier_power::Error>,

@@ -1,4 +1,4 @@
-//! `metier power train`, `train-from-data`: predictors from responses and tables. What is there already is not learned again.
+//! `metier power train`, `train-from-data`: train predictors from responses and tables. Existing results are reused.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -23,29 +23,29 @@ const EXAMPLES: &str = "Examples:
   metier power train-from-data -i extracted_node -p mine -e acpi --feature-group CounterOnly --trainers auto,XgboostFitTrainer
 The same command goes on where it was broken off, and learns again only from rows that are new.";
 
-/// The pipeline's name where none is given, as the original has it.
+/// Default name of the pipeline, as in Kepler.
 const DEFAULT_PIPELINE: &str = "std_v0.7.11";
 
-/// Learn a pipeline from query responses: every source, group and trainer
+/// Train a pipeline from query responses: every source, group and trainer
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerTrainArgs {
-    /// Query responses; the rows of several are learned from together
+    /// Query responses; the rows of several are combined
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', required = true)]
     input: Vec<String>,
-    /// Name of the pipeline, which becomes a folder and a zip
+    /// Name of the pipeline, its folder and its zip
     #[arg(short, long, value_name = "NAME", default_value = DEFAULT_PIPELINE)]
     pipeline_name: String,
-    /// Where energy was read
+    /// Energy source
     #[arg(short, long, value_name = "SOURCE", value_delimiter = ',', default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
     energy_source: Vec<EnergySource>,
-    /// Only these groups [default: all that the response has all metrics of]
+    /// Only these feature groups [default: all whose metrics the response has]
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     feature_group: Vec<FeatureGroup>,
-    /// Who learns power with idle [default: all ten of Kepler; `auto` is ours]
+    /// Trainers of power with idle [default: all ten of Kepler; `auto` is metier's]
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
     abs_trainers: Option<Vec<PowerTrainer>>,
-    /// Who learns power without idle [default: all ten of Kepler]
+    /// Trainers of power without idle [default: all ten of Kepler]
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
     dyn_trainers: Option<Vec<PowerTrainer>>,
     #[command(flatten)]
@@ -60,13 +60,13 @@ pub struct PowerTrainArgs {
     paths: PathArgs,
 }
 
-/// How learning is done.
+/// Options of training.
 #[derive(Debug, Args)]
 struct LearningArgs {
-    /// How many learn at once [default: as many as there are cores]
+    /// Number of parallel trainings [default: one per core]
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     threads: usize,
-    /// Hold out every fifth row for the errors, and not whole stretches of time
+    /// Hold out every fifth row for the errors, instead of whole time ranges
     #[arg(long)]
     hold_out_rows: bool,
 }
@@ -122,26 +122,26 @@ impl PowerTrainArgs {
     }
 }
 
-/// Learn predictors of one group from one table
+/// Train predictors of one group from one table
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct TrainTableArgs {
     /// Table of `extract` or `isolate`: `NAME` or `NAME.csv`
     #[arg(short, long, value_name = "NAME")]
     input: String,
-    /// Name of the pipeline, which becomes a folder and a zip
+    /// Name of the pipeline, its folder and its zip
     #[arg(short, long, value_name = "NAME", default_value = DEFAULT_PIPELINE)]
     pipeline_name: String,
-    /// Where energy was read
+    /// Energy source
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
     energy_source: EnergySource,
-    /// Which features [default: those of the table]
+    /// Feature group [default: that of the table]
     #[arg(long, value_name = "GROUP")]
     feature_group: Option<FeatureGroup>,
-    /// Whether idle power is part of it
+    /// Power with idle (AbsPower) or without (DynPower)
     #[arg(long, value_name = "TYPE", default_value = "AbsPower")]
     output_type: OutputType,
-    /// Who learns
+    /// Trainers
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', default_value = "XgboostFitTrainer", value_parser = shared_args::parse_trainer)]
     trainers: Vec<PowerTrainer>,
     #[command(flatten)]
@@ -187,7 +187,7 @@ impl TrainTableArgs {
     }
 }
 
-/// Learns with a bar.
+/// Trains with a progress bar.
 pub fn with_progress<T>(
     room: &CommandContext,
     learn: impl FnOnce(&mut dyn FnMut(TrainingStep<'_>) -> ControlFlow<()>) -> Result<T, metier_power::Error>,
@@ -205,7 +205,7 @@ pub fn with_progress<T>(
     Ok(learned?)
 }
 
-/// Packs the pipeline and says what was learned.
+/// Packs the pipeline and prints its predictors.
 pub fn pack_and_print(room: &CommandContext, outcome: &TrainingOutcome) -> anyhow::Result<CliExitCode> {
     let mut zip = outcome.folder.as_os_str().to_owned();
     zip.push(".zip");
@@ -214,7 +214,7 @@ pub fn pack_and_print(room: &CommandContext, outcome: &TrainingOutcome) -> anyho
     for warning in &outcome.warnings {
         room.console.warn(warning);
     }
-    // The pipeline is whole without a store.
+    // The pipeline is complete without a store.
     match room.writable_store().and_then(super::pipeline_recorder) {
         Ok(recorder) => recorder.record_aside(&outcome.folder),
         Err(error) => room.console.warn(format!("`metier predictors` does not list it: {error}")),
@@ -271,7 +271,7 @@ pub fn pack_and_print(room: &CommandContext, outcome: &TrainingOutcome) -> anyho
                 "ROWS",
                 "STATE",
             ]);
-            // A line for each component, the worst first: no figure is of another component than its line says.
+            // One line per component, largest error first, so that each figure belongs to its line's component.
             for (entry, out) in entries.iter().flat_map(|entry| {
                 entry.held_out.iter().map(move |component_held_out| (entry, component_held_out))
             }) {

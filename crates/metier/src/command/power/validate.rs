@@ -1,4 +1,4 @@
-//! `metier power validate`: how much a query response holds.
+//! `metier power validate`: counts the samples of a query response.
 
 use clap::Args;
 use metier_power::query::BenchmarkTimes;
@@ -15,7 +15,7 @@ const EXAMPLES: &str = "Examples:
   metier power validate -i kepler_query                          samples of each metric
   metier power validate -i kepler_query --benchmark load -o check  the same in check.csv, by pod and scenario where load.json tells them";
 
-/// Count what a query response holds
+/// Count the samples of a query response
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerValidateArgs {

@@ -1,4 +1,4 @@
-//! A command of ours that computes a graph, measured like any other run: what `metier bench` needs of `metier run`.
+//! Measures a metier child that computes a graph: the part of `metier run` that `metier bench` uses.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,30 +11,30 @@ use super::{MeasureJob, apply_time_settings, flags};
 use crate::command::CommandContext;
 use crate::exit::CliExitCode;
 
-/// What is measured, and how.
+/// The measured child and its options.
 pub struct GraphMeasurement<'a> {
-    /// The graph and what computes it.
+    /// The graph and its runtime.
     pub graph: GraphUse,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// A variable that it gets.
+    /// An environment variable.
     pub variable: (String, String),
-    /// Where it runs and leaves its files.
+    /// Working folder, with its output files.
     pub folder: &'a Path,
-    /// Files that are kept with the run.
+    /// Files that are stored with the run.
     pub artefacts: Vec<String>,
     pub runs: u32,
-    /// Files beside the graph that hold weights.
+    /// External weight files.
     pub beside: Vec<PathBuf>,
-    /// The page cache before each of them, for the graph and what is beside it, where that matters: cold, warm.
+    /// Page-cache state of the graph and its weights before each run: cold, warm.
     pub page_cache: Option<String>,
-    /// What it gets and what is beside it.
+    /// Limits and co-runners.
     pub flags: &'a flags::RunFileFlags<flags::SetupFlagGroups>,
-    /// How it is kept.
+    /// Options of storing.
     pub keeping: &'a flags::RecordKeepingArgs,
 }
 
-/// Measures; gives the records, and the first exit code that was not 0.
+/// Measures; returns the records and the first exit code other than 0.
 pub fn measure_graph(
     room: &CommandContext,
     measured: GraphMeasurement<'_>,

@@ -1,11 +1,11 @@
-//! What `metier run` says after the command: a dozen calm lines.
+//! The summary that `metier run` prints after the command.
 
 use metier_stats::{SummaryField, batch_spread};
 use metier_types::Run;
 
 use crate::output::{StreamPaint, TableCell, TextTable, figures, stages};
 
-/// Stages of the application that are listed.
+/// Limit of listed stages.
 const MAX_STAGES: usize = 8;
 
 pub fn single_summary(run: &Run, flag: bool, paint: StreamPaint) -> String {
@@ -45,7 +45,7 @@ pub fn single_summary(run: &Run, flag: bool, paint: StreamPaint) -> String {
 
 type SummaryLine = (&'static str, &'static str, String, String);
 
-/// Label, path for the mark, main value, and what stands beside it.
+/// Label, path for the quality mark, main value, and its annotation.
 fn summary_lines(run: &Run) -> Vec<SummaryLine> {
     let summary = &run.summary;
     let mut lines: Vec<SummaryLine> = Vec::new();
@@ -166,7 +166,7 @@ pub fn batch_summary(
     Ok(text)
 }
 
-/// Warnings of the repetitions: each kind once, in the words of the first, with how many have it.
+/// Warnings of the repetitions: each kind once, with the first text and the number of repetitions.
 fn count_warnings(runs: &[Run]) -> Vec<(&str, usize)> {
     let mut codes: Vec<(&str, &str, usize)> = Vec::new();
     for warning in runs.iter().flat_map(|run| &run.warnings) {

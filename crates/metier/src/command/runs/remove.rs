@@ -1,4 +1,4 @@
-//! `metier runs rm`: forgets runs, after asking.
+//! `metier runs rm`: deletes runs after a confirmation.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -10,24 +10,24 @@ use super::super::CommandContext;
 use crate::exit::{CliExitCode, usage_error};
 use crate::time;
 
-/// How it is used.
+/// Examples.
 pub const EXAMPLES: &str = "Examples:
   metier runs rm 3a5c7e9d          asks first, on a terminal
   metier runs rm --yes last";
 
-/// Forget runs, their series and files
+/// Delete runs, their series and files
 #[derive(Debug, Args)]
 pub struct RemoveRunsArgs {
-    /// Which, as `metier show` takes them
+    /// Runs, named as for `metier show`
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// Do not ask
+    /// Delete without confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
 impl RemoveRunsArgs {
-    /// Finds all, asks, removes.
+    /// Finds all runs, asks for confirmation, deletes them.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let store = room.writable_store()?;
         let mut runs: Vec<RunId> = Vec::new();
@@ -50,7 +50,7 @@ impl RemoveRunsArgs {
     }
 }
 
-/// Shows what would go, and asks.
+/// Lists the runs and asks for confirmation.
 fn confirm_removal(store: &RecordStore, runs: &[RunId]) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Err(usage_error("not removing without being asked to: stdin is no terminal; add --yes"));

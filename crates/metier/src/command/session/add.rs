@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The flags are those of `metier run`; the run file is checked now and runs in the folder that this is.")]
 pub struct SessionAddArgs {
-    /// The device that must measure it (name or id)
+    /// Device to measure on (name or id)
     #[arg(long, value_name = "DEVICE")]
     on: Option<String>,
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub struct SessionAddArgs {
 }
 
 impl SessionAddArgs {
-    /// Puts it in the queue, and prints its number.
+    /// Queues the session and prints its number.
     pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
         let checked = match self.run.check_run_file(room) {
             Ok(checked) => checked,
@@ -73,7 +73,7 @@ impl SessionAddArgs {
             && !is_known(name)?
         {
             room.console.note(format!(
-                "nobody here knows the device {name:?}: it waits until one of that name or id works the queue"
+                "device {name:?} is not in the store: the session waits for a worker of that name or id"
             ));
         }
         Ok(CliExitCode::OK)

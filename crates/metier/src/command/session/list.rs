@@ -1,4 +1,4 @@
-//! Sessions as rows and in detail.
+//! Sessions as rows and as text.
 
 use clap::Args;
 use metier_store::SessionFilter;
@@ -15,15 +15,15 @@ use crate::time;
 /// List sessions
 #[derive(Debug, Args)]
 pub struct SessionListArgs {
-    /// Only in this state
+    /// Only sessions in this state
     #[arg(long, value_parser = word_parser(&SessionState::ALL, SessionState::word))]
     state: Option<SessionState>,
-    /// How many at most
+    /// Limit of listed sessions
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
 }
 
-/// The list as programs get it.
+/// The list as a record.
 #[derive(Serialize)]
 struct SessionsRecord<'a> {
     schema: &'static str,
@@ -96,7 +96,7 @@ fn sessions_table(sessions: &[Record], now: UtcTimestamp) -> TextTable {
     table
 }
 
-/// One session, for people.
+/// A session as text.
 pub fn session_details(session: &Record, paint: StreamPaint) -> String {
     let mut lines = vec![
         ("session", format!("{} ({})", session.number, session.id)),

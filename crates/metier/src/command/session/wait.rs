@@ -10,12 +10,12 @@ use super::super::CommandContext;
 use crate::exit::{CliExitCode, usage_error};
 use crate::time;
 
-/// How often the store is asked.
+/// Interval between reads of the store.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// When nobody has taken the first in the queue for so long, the reason is said.
+/// A first-in-queue session that stays unclaimed for this long prints the reason.
 const IDLE_HINT_DELAY: Duration = Duration::from_secs(3);
 
-/// Wait until a session is over; end with its exit code
+/// Wait until a session is over, and exit with its exit code
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: that of the run; 124 the time was up (--timeout), 125 it could not be measured or its worker went away, 130 cancelled."
@@ -24,21 +24,21 @@ pub struct SessionWaitArgs {
     /// Number, id, 4 or more digits of that, or `last`
     #[arg(value_name = "ID")]
     id: String,
-    /// Longest time to wait; the session itself goes on
+    /// Longest time to wait; the session continues
     #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
-    /// Print what it prints
+    /// Print its output
     #[arg(long)]
     log: bool,
 }
 
-/// Print what a session printed
+/// Print the output of a session
 #[derive(Debug, Args)]
 pub struct SessionLogArgs {
     /// Number, id, 4 or more digits of that, or `last`
     #[arg(value_name = "ID")]
     id: String,
-    /// Go on until it is over
+    /// Follow the output until the session is over
     #[arg(short, long)]
     follow: bool,
 }
@@ -49,7 +49,7 @@ impl SessionLogArgs {
         let session = store.find_session(&self.id)?;
         let mut part = 0;
         loop {
-            // Before the log is read: what is over prints nothing more.
+            // Read before the log: a finished session writes no more output.
             let is_over = store.session(session.id)?.is_none_or(|now| now.state.is_over());
             part = copy_log(room, &store, &session, part)?;
             if is_over || !self.follow {
@@ -87,8 +87,7 @@ impl SessionWaitArgs {
                 return Ok(session_exit_code(&now));
             }
             if !has_hinted && begun.elapsed() > IDLE_HINT_DELAY && is_queue_idle(&store, &now)? {
-                room.console
-                    .note("nobody works the queue, it seems; `metier up` or `metier session work` does");
+                room.console.note("no worker takes the queue; start `metier up` or `metier session work`");
                 has_hinted = true;
             }
             if longest.is_some_and(|longest| begun.elapsed() >= longest) {
@@ -108,7 +107,7 @@ fn copy_log(room: &CommandContext, store: &RecordStore, session: &Record, part: 
     Ok(next)
 }
 
-/// First in the queue, and nothing runs anywhere.
+/// Whether the session is first in the queue while no session runs.
 fn is_queue_idle(store: &RecordStore, session: &Record) -> anyhow::Result<bool> {
     let running = SessionFilter { state: Some(SessionState::Running), limit: 1, ..SessionFilter::default() };
     Ok(session.position == Some(1) && store.sessions(&running)?.is_empty())

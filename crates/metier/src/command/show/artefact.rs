@@ -1,4 +1,4 @@
-//! A file of a run, as it is: to stdout, or to a file of the user's.
+//! A file of a run, unchanged: to stdout or to a file.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::command::CommandContext;
 use crate::exit::usage_error;
 use crate::output::{OutputFile, printable_text};
 
-/// Writes the file of that name out.
+/// Writes the named file.
 pub fn write_artefact(
     room: &CommandContext,
     store: &RecordStore,
