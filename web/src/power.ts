@@ -45,7 +45,7 @@ export function against(power: NodePower): string {
 const spanned = (power: NodePower): number => (power.times.at(-1) ?? 0) - (power.times[0] ?? 0) + power.interval_seconds;
 
 const ORIGINS: Record<NodePower["idle_from"], string> = {
-  "meter-fitted": "found from the meter, as what is left when nobody works",
+  "meter-fitted": "fitted to the meter: the power left without any workload",
   "meter-least": "the least that was measured so far, which is rather too much",
   predictor: "as the predictor says",
 };

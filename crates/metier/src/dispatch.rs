@@ -47,37 +47,37 @@ fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
             "-o is {form:?}, which only `metier report` and `metier flame` write; want table, json, yaml or csv"
         )));
     }
-    let room = CommandContext { console, settings, verbose: globals.verbose, form };
+    let context = CommandContext { console, settings, verbose: globals.verbose, form };
     let is_server = matches!(command, CliCommand::Up(_) | CliCommand::Agent(_) | CliCommand::Serve(_));
-    if !is_server && (room.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
-        log::start_logging(&room.console, room.verbose, log::COMMAND_LEVEL)?;
+    if !is_server && (context.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
+        log::start_logging(&context.console, context.verbose, log::COMMAND_LEVEL)?;
     }
     match command {
-        CliCommand::Run(run) => run.run(&room),
-        CliCommand::Board(board) => board.run(&room),
-        CliCommand::Device(device) => device.run(&room),
-        CliCommand::Doctor(doctor) => doctor.run(&room),
-        CliCommand::Compare(compare) => compare.run(&room),
-        CliCommand::Flame(flame) => flame.run(&room),
-        CliCommand::Export(export) => export.run(&room),
-        CliCommand::Import(import) => import.run(&room),
-        CliCommand::Bench(bench) => bench.run(&room),
-        CliCommand::Inspect(inspect) => inspect.run(&room),
-        CliCommand::Place(place) => place.run(&room),
-        CliCommand::Power(power) => power.run(&room),
-        CliCommand::Predict(predict) => predict.run(&room),
-        CliCommand::Predictors(predictors) => predictors.run(&room),
-        CliCommand::Report(report) => report.run(&room),
-        CliCommand::Runs(runs) => runs.run(&room),
-        CliCommand::Serve(serve) => serve.run(&room),
-        CliCommand::Session(session) => session.run(&room),
-        CliCommand::Show(show) => show.run(&room),
-        CliCommand::Split(split) => split.run(&room),
-        CliCommand::Token(token) => token.run(&room),
-        CliCommand::Train(train) => train.run(&room),
-        CliCommand::Up(up) => up.run(&room),
-        CliCommand::Agent(agent) => agent.run(&room),
-        CliCommand::Config(config) => config.run(&room),
+        CliCommand::Run(run) => run.run(&context),
+        CliCommand::Board(board) => board.run(&context),
+        CliCommand::Device(device) => device.run(&context),
+        CliCommand::Doctor(doctor) => doctor.run(&context),
+        CliCommand::Compare(compare) => compare.run(&context),
+        CliCommand::Flame(flame) => flame.run(&context),
+        CliCommand::Export(export) => export.run(&context),
+        CliCommand::Import(import) => import.run(&context),
+        CliCommand::Bench(bench) => bench.run(&context),
+        CliCommand::Inspect(inspect) => inspect.run(&context),
+        CliCommand::Place(place) => place.run(&context),
+        CliCommand::Power(power) => power.run(&context),
+        CliCommand::Predict(predict) => predict.run(&context),
+        CliCommand::Predictors(predictors) => predictors.run(&context),
+        CliCommand::Report(report) => report.run(&context),
+        CliCommand::Runs(runs) => runs.run(&context),
+        CliCommand::Serve(serve) => serve.run(&context),
+        CliCommand::Session(session) => session.run(&context),
+        CliCommand::Show(show) => show.run(&context),
+        CliCommand::Split(split) => split.run(&context),
+        CliCommand::Token(token) => token.run(&context),
+        CliCommand::Train(train) => train.run(&context),
+        CliCommand::Up(up) => up.run(&context),
+        CliCommand::Agent(agent) => agent.run(&context),
+        CliCommand::Config(config) => config.run(&context),
         CliCommand::Completions(_) | CliCommand::Man(_) => Ok(CliExitCode::OK),
     }
 }

@@ -74,9 +74,9 @@ impl AgentArgs {
         ]
     }
 
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        crate::log::start_logging(&room.console, room.verbose, crate::log::SERVER_LEVEL)?;
-        let settings = &room.settings;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        crate::log::start_logging(&context.console, context.verbose, crate::log::SERVER_LEVEL)?;
+        let settings = &context.settings;
         let text = |name: &str| settings.get(name).and_then(|setting| setting.value.clone());
         let environment = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let node = text("agent.node").or_else(|| environment("NODE_NAME"));
@@ -95,7 +95,7 @@ impl AgentArgs {
         let config = AgentConfig {
             server: HttpConfig {
                 listen: settings.address("agent.listen")?,
-                token: load_token(room, "agent.token_file")?,
+                token: load_token(context, "agent.token_file")?,
                 open: settings.list("agent.open"),
                 ..HttpConfig::default()
             },
@@ -106,7 +106,7 @@ impl AgentArgs {
                 etc: self.root.join("etc"),
             },
             data: data_folder(),
-            sources: self.name_sources(room, node.clone())?,
+            sources: self.name_sources(context, node.clone())?,
             node,
             location,
             sockets: settings
@@ -124,7 +124,7 @@ impl AgentArgs {
             ..AgentConfig::default()
         };
         config.check().map_err(|error| usage_error(error.to_string()))?;
-        let console = room.console;
+        let console = context.console;
         metier_server::agent::run(config, |address| {
             console.note(format!("metier: ready at http://{address}/metrics; Ctrl-C ends it"));
         })?;
@@ -134,17 +134,17 @@ impl AgentArgs {
     /// Sources of container and pod names: the engine's socket, if there is one, and the cluster.
     fn name_sources(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         node: Option<String>,
     ) -> anyhow::Result<Vec<Box<dyn NameSource>>> {
         let mut sources: Vec<Box<dyn NameSource>> = Vec::new();
-        let named = room.settings.get("agent.engine").and_then(|setting| setting.value.clone());
+        let named = context.settings.get("agent.engine").and_then(|setting| setting.value.clone());
         let socket = match named.as_deref() {
             Some("none") => None,
             Some(path) => {
                 let path = path.strip_prefix("unix://").unwrap_or(path);
                 if !path.starts_with('/') {
-                    return Err(room
+                    return Err(context
                         .settings
                         .wrong_value("agent.engine", "the absolute path of a socket, or none"));
                 }

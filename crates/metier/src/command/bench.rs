@@ -110,14 +110,14 @@ const OPERATOR_RUNS: usize = 10;
 
 impl BenchArgs {
     /// Runs the graph and prints its latency.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.job {
             Some(job) => run_child(job),
-            None => self.run_parent(room).or_else(report_faults),
+            None => self.run_parent(context).or_else(report_faults),
         }
     }
 
-    fn run_parent(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run_parent(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let path = self.graph.as_deref().ok_or_else(|| usage_error("want the file of a graph"))?;
         let path = std::path::absolute(path).with_context(|| format!("cannot read {}", path.display()))?;
         let bytes = self.binding.read_graph(&path)?;
@@ -125,22 +125,22 @@ impl BenchArgs {
         let job = self.build_job(&path, &bytes)?;
         drop(bytes);
         let (analysis, made, notes) = job.prepare_inputs().map_err(|error| graph_error(&path, error))?;
-        notes.iter().for_each(|note| room.console.note(note));
+        notes.iter().for_each(|note| context.console.note(note));
         let mut report = BenchReport::new(&path, digest, &analysis, &made, job.threads, notes);
         let folder =
             tempfile::Builder::new().prefix("metier-bench-").tempdir().context("no folder for a run")?;
         let mut outputs = Vec::new();
         let mut worst = CliExitCode::OK;
-        for library in self.libraries(room)? {
+        for library in self.libraries(context)? {
             let job = InferenceJob { onnxruntime: library, ..job.clone() };
             let name = job.engine().name();
             let own = folder.path().join(name);
-            let (records, outcome, code) = self.measure_runtime(room, &own, job, &digest, &analysis)?;
+            let (records, outcome, code) = self.measure_runtime(context, &own, job, &digest, &analysis)?;
             match outcome.filter(|outcome| outcome.error.is_none() && outcome.first.is_some()) {
                 Some(outcome) if code == CliExitCode::OK => {
                     outputs.push(outcome.read_outputs(&own)?);
                     if !self.keeping.no_store {
-                        add_training_points(room, &records)?;
+                        add_training_points(context, &records)?;
                     }
                     report.add_runtime(name, &records, &outcome, &analysis, !self.keeping.no_store);
                 }
@@ -157,8 +157,9 @@ impl BenchArgs {
             report.comparison = RuntimeComparison::of(&report.results, compare_outputs(first, second));
         }
         // Programs that read the output get the failures too.
-        if !report.results.is_empty() || matches!(room.console.format, DataFormat::Json | DataFormat::Yaml) {
-            room.console.print_record(
+        if !report.results.is_empty() || matches!(context.console.format, DataFormat::Json | DataFormat::Yaml)
+        {
+            context.console.print_record(
                 &report,
                 table::HEADER.split(','),
                 table::csv_rows(&report),
@@ -169,7 +170,7 @@ impl BenchArgs {
     }
 
     /// The runtime libraries; `None` is the built-in runtime.
-    fn libraries(&self, room: &CommandContext) -> anyhow::Result<Vec<Option<PathBuf>>> {
+    fn libraries(&self, context: &CommandContext) -> anyhow::Result<Vec<Option<PathBuf>>> {
         if self.runtime == BenchRuntime::Rten {
             return Ok(vec![None]);
         }
@@ -178,7 +179,8 @@ impl BenchArgs {
             (Some(found), BenchRuntime::Onnxruntime) => Ok(vec![Some(std::path::absolute(found)?)]),
             (Some(found), _) => Ok(vec![None, Some(std::path::absolute(found)?)]),
             (None, BenchRuntime::Both) => {
-                room.console
+                context
+                    .console
                     .warn(format!("ONNX Runtime was not found, so rten runs alone; {}", library::FIX));
                 Ok(vec![None])
             }
@@ -236,7 +238,7 @@ impl BenchArgs {
     /// Measures one runtime as runs of the store.
     fn measure_runtime(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         folder: &Path,
         mut job: InferenceJob,
         digest: &ContentDigest,
@@ -276,7 +278,7 @@ impl BenchArgs {
             flags: &self.flags,
             keeping: &self.keeping,
         };
-        let (records, code) = graph_run::measure_graph(room, measured)?;
+        let (records, code) = graph_run::measure_graph(context, measured)?;
         let outcome = InferenceOutcome::read(folder);
         if let Some(error) = outcome.as_ref().and_then(|outcome| outcome.error.as_ref()) {
             print_error(&format!("{}: {error}", job.graph.display()));
@@ -320,8 +322,8 @@ fn external_weight_files(graph: &Path, analysis: &GraphAnalysis) -> Vec<PathBuf>
 }
 
 /// Adds the runs to the training points of latency. Runs without a training point are no error.
-fn add_training_points(room: &CommandContext, records: &[Record]) -> anyhow::Result<()> {
-    let store = room.writable_store()?;
+fn add_training_points(context: &CommandContext, records: &[Record]) -> anyhow::Result<()> {
+    let store = context.writable_store()?;
     for record in records {
         // The stored record includes the run's files.
         let Some(run) = store.run(record.id)? else { continue };

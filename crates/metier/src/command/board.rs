@@ -72,8 +72,8 @@ struct BoardLog {
 
 impl BoardArgs {
     /// Prints the log, or the board.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let Some(file) = &self.file else { return current_board::print_current_board(&room.console) };
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let Some(file) = &self.file else { return current_board::print_current_board(&context.console) };
         let interval = match &self.interval {
             None => DEFAULT_INTERVAL,
             Some(text) => {
@@ -90,7 +90,7 @@ impl BoardArgs {
             Box::new(BufReader::new(opened))
         };
         let log = self
-            .read_log(&mut input, interval, is_stdin, room.console.format)
+            .read_log(&mut input, interval, is_stdin, context.console.format)
             .with_context(|| format!("cannot read {}", file.display()))?;
         if log.summary.samples == 0 && log.summary.dropped == 0 {
             anyhow::bail!(
@@ -99,7 +99,7 @@ impl BoardArgs {
                 log.summary.lines
             );
         }
-        let console = &room.console;
+        let console = &context.console;
         if self.summary {
             let rows = figures::leaf_rows(&log.summary)?;
             console.print_record(&log, ["field", "value"], rows, |paint| {

@@ -55,8 +55,8 @@ pub fn parse_percent(text: &str) -> Result<Ratio, String> {
 }
 
 impl CompareArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let mut sides = ComparisonSides::new(room);
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let mut sides = ComparisonSides::new(context);
         let (a, b) = (sides.runs(&self.a)?, sides.runs(&self.b)?);
         let fields = if self.metric.is_empty() { SummaryField::ALL.to_vec() } else { self.metric.clone() };
         let options = CompareOptions {
@@ -68,16 +68,16 @@ impl CompareArgs {
         };
         let comparison = compare(&a, &b, &options)?;
         let rows = comparison.metrics.iter().map(metric_cells);
-        room.console.print_record(&comparison, CSV_COLUMNS.split(','), rows, |paint| {
+        context.console.print_record(&comparison, CSV_COLUMNS.split(','), rows, |paint| {
             comparison_table(&comparison, paint)
         })?;
-        self.check_regression(room, &comparison)
+        self.check_regression(context, &comparison)
     }
 
     /// Exit code for CI: whether B is worse.
     fn check_regression(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         comparison: &RunComparison,
     ) -> anyhow::Result<CliExitCode> {
         let Some(above) = self.fail_above else { return Ok(CliExitCode::OK) };
@@ -95,7 +95,9 @@ impl CompareArgs {
                     None => format!("{} from nothing", metric.field.short_name()),
                 })
                 .collect();
-            room.console.note(format!("metier: regression: worse by more than {above}: {}", list.join(", ")));
+            context
+                .console
+                .note(format!("metier: regression: worse by more than {above}: {}", list.join(", ")));
             return Ok(CliExitCode::REGRESSION);
         }
         if let Some(because) = comparison.why_not_judged(&watched) {
@@ -109,20 +111,20 @@ impl CompareArgs {
 
 /// Source of the runs of a side; the store is opened only if a side needs it.
 pub struct ComparisonSides<'a> {
-    room: &'a CommandContext,
+    context: &'a CommandContext,
     store: Option<RecordStore>,
 }
 
 impl<'a> ComparisonSides<'a> {
     /// Creates the source; opens no store yet.
-    pub fn new(room: &'a CommandContext) -> Self {
-        Self { room, store: None }
+    pub fn new(context: &'a CommandContext) -> Self {
+        Self { context, store: None }
     }
 
     fn store(&mut self) -> anyhow::Result<RecordStore> {
         let store = match self.store.take() {
             Some(store) => store,
-            None => self.room.store()?,
+            None => self.context.store()?,
         };
         self.store = Some(store.clone());
         Ok(store)

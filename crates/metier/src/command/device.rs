@@ -50,7 +50,7 @@ enum DeviceCommand {
 
 impl DeviceArgs {
     /// Prints the requested device or list.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.then {
             None => {
                 let device = metier_device::identity::describe_device(
@@ -58,26 +58,26 @@ impl DeviceArgs {
                     data_folder().as_deref(),
                 )?;
                 // The device can be identified without a store.
-                let own = room.store().ok().and_then(|store| store.passport(device.id.as_str()).ok()?);
-                print_device(room, &device, own.as_ref())?;
+                let own = context.store().ok().and_then(|store| store.passport(device.id.as_str()).ok()?);
+                print_device(context, &device, own.as_ref())?;
             }
-            Some(DeviceCommand::Bench(bench)) => bench.run(room)?,
+            Some(DeviceCommand::Bench(bench)) => bench.run(context)?,
             Some(DeviceCommand::List) => {
-                let store = room.store()?;
-                print_device_list(room, &store.devices()?, &passport::list_passports(Some(&store)))?;
+                let store = context.store()?;
+                print_device_list(context, &store.devices()?, &passport::list_passports(Some(&store)))?;
             }
-            Some(DeviceCommand::Show { device }) => print_named_device(room, device)?,
-            Some(DeviceCommand::Export(export)) => export.run(room)?,
-            Some(DeviceCommand::Import(import)) => import.run(room)?,
+            Some(DeviceCommand::Show { device }) => print_named_device(context, device)?,
+            Some(DeviceCommand::Export(export)) => export.run(context)?,
+            Some(DeviceCommand::Import(import)) => import.run(context)?,
         }
         Ok(CliExitCode::OK)
     }
 }
 
 /// A device of the store with its passport, or a passport alone.
-fn print_named_device(room: &CommandContext, text: &str) -> anyhow::Result<()> {
+fn print_named_device(context: &CommandContext, text: &str) -> anyhow::Result<()> {
     // Shipped passports need no store.
-    let known = match room.store() {
+    let known = match context.store() {
         Ok(store) => find_device(&store, text)?.map(|device| {
             let own = store.passport(device.id.as_str());
             own.map(|own| (device, own))
@@ -88,9 +88,9 @@ fn print_named_device(room: &CommandContext, text: &str) -> anyhow::Result<()> {
     match known {
         Some(known) => {
             let (device, own) = known?;
-            print_device(room, &device, own.as_ref())
+            print_device(context, &device, own.as_ref())
         }
-        None => passport_sheet::print_passport(room, &passport_transfer::find_passport(room, text)?),
+        None => passport_sheet::print_passport(context, &passport_transfer::find_passport(context, text)?),
     }
 }
 
@@ -110,8 +110,8 @@ fn find_device(store: &metier_store::RecordStore, text: &str) -> anyhow::Result<
     }
 }
 
-fn print_device(room: &CommandContext, device: &Record, own: Option<&Passport>) -> anyhow::Result<()> {
-    let console = &room.console;
+fn print_device(context: &CommandContext, device: &Record, own: Option<&Passport>) -> anyhow::Result<()> {
+    let console = &context.console;
     console.print_record(device, ["field", "value"], figures::leaf_rows(device)?, |paint| {
         let mut text = device_table(device, paint);
         if let Some(own) = own {
@@ -168,7 +168,7 @@ fn device_table(device: &Record, paint: StreamPaint) -> String {
 }
 
 fn print_device_list(
-    room: &CommandContext,
+    context: &CommandContext,
     devices: &[Record],
     passports: &[Passport],
 ) -> anyhow::Result<()> {
@@ -199,7 +199,7 @@ fn print_device_list(
         ]
     });
     let header = ["id", "name", "processor", "threads", "memory_bytes", "os", "seen", "passport"];
-    room.console.print_record(&record, header, cells, |paint| {
+    context.console.print_record(&record, header, cells, |paint| {
         let now = UtcTimestamp::now();
         let header = ["NAME", "PROCESSOR", "THREADS", "MEMORY", "SEEN", "PASSPORT", "ID"];
         let mut table = TextTable::with_header(&header);

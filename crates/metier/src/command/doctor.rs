@@ -39,8 +39,8 @@ struct DoctorRecord<'a> {
 }
 
 impl DoctorArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let location = room.settings.store()?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let location = context.settings.store()?;
         let (store, about) = match RecordStore::open_read_only(&location) {
             Ok(store) => (Some(store), None),
             Err(Error::Absent { store }) => {
@@ -53,7 +53,7 @@ impl DoctorArgs {
             .map(|check| check_row(check.name, check.ok, check.text, check.fix))
             .collect();
         found.extend(about.map(|(ok, text)| check_row("store", ok, text, None)));
-        let console = &room.console;
+        let console = &context.console;
         let diagnosis = DoctorRecord { schema: "metier.doctor/1", checks: &found };
         let rows = found.iter().map(|check| {
             let words = [check.name.clone(), check.ok.to_string(), check.needed.to_string()];

@@ -37,28 +37,29 @@ pub struct ExportArgs {
 }
 
 impl ExportArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let typed = room
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let typed = context
             .settings
             .get("output")
             .is_some_and(|setting| matches!(setting.origin, SettingOrigin::Flag(_)));
-        if typed && room.console.format != DataFormat::Json {
+        if typed && context.console.format != DataFormat::Json {
             return Err(usage_error(
                 "an archive is always JSON Lines; leave -o away, or take `metier runs -o csv` for a table",
             ));
         }
-        let store = room.store()?;
+        let store = context.store()?;
         let (runs, under_way) = self.select_runs(&store)?;
         if under_way > 0 {
-            room.console
+            context
+                .console
                 .warn(format!("{under_way} run(s) under way are left out; export them when they are over"));
         }
         if runs.is_empty() && !self.all {
             anyhow::bail!("nothing to export: the run is under way; try again when it is over");
         }
-        let steps = room.console.step_progress(runs.len() as u64, "runs", "exported");
+        let steps = context.console.step_progress(runs.len() as u64, "runs", "exported");
         match &self.to {
-            None => room.console.write_data(|out| Ok(export(&store, &runs, out, || steps.advance())?))?,
+            None => context.console.write_data(|out| Ok(export(&store, &runs, out, || steps.advance())?))?,
             Some(path) => {
                 let mut file = BufWriter::with_capacity(1 << 20, OutputFile::open("--to", path)?);
                 export(&store, &runs, &mut file, || steps.advance())?;

@@ -44,8 +44,8 @@ pub struct FlameArgs {
 }
 
 impl FlameArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let form = match (room.form, room.console.format) {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let form = match (context.form, context.console.format) {
             (Some(form @ (OutputForm::Svg | OutputForm::Folded)), _) => form,
             (Some(form), _) => {
                 return Err(usage_error(format!("-o is {:?}; want svg or folded", output::enum_word(&form))));
@@ -58,10 +58,10 @@ impl FlameArgs {
         let destination = self.file.as_deref().map(|path| OutputFile::open("--file", path)).transpose()?;
         let (label, stacks) = match (&self.folded, &self.run) {
             (Some(file), _) => read_stacks_file(file)?,
-            (None, Some(text)) => load_stacks(room, text)?,
+            (None, Some(text)) => load_stacks(context, text)?,
             (None, None) => return Err(usage_error("neither a run nor --folded FILE is given")),
         };
-        let against = self.against.as_deref().map(|text| load_stacks(room, text)).transpose()?;
+        let against = self.against.as_deref().map(|text| load_stacks(context, text)).transpose()?;
         let text = match form {
             OutputForm::Folded if against.is_some() => {
                 return Err(usage_error(
@@ -75,17 +75,17 @@ impl FlameArgs {
             }
         };
         let write = |out: &mut dyn Write| -> anyhow::Result<()> { Ok(out.write_all(text.as_bytes())?) };
-        room.console.write_data_to(destination, write)?;
+        context.console.write_data_to(destination, write)?;
         Ok(CliExitCode::OK)
     }
 }
 
 /// Loads the stacks of a file or a run.
-fn load_stacks(room: &CommandContext, text: &str) -> anyhow::Result<(String, CollapsedStacks)> {
+fn load_stacks(context: &CommandContext, text: &str) -> anyhow::Result<(String, CollapsedStacks)> {
     if Path::new(text).is_file() {
         return read_stacks_file(Path::new(text));
     }
-    let store = room.store()?;
+    let store = context.store()?;
     let run = find_run(&store, text)?;
     let stacks = run_stacks(&store, &run)?.with_context(|| {
         let why = run

@@ -30,16 +30,16 @@ pub struct ImportArgs {
 }
 
 impl ImportArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let mut archive = self.open_archive()?;
         let name = if self.file == "-" { "stdin" } else { &self.file };
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let contents = check(BufReader::with_capacity(1 << 20, &archive), &store)
             .with_context(|| format!("{name} was not imported"))?;
         let known = contents.known_runs.len() as u64;
         if !self.check {
             archive.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {name} again"))?;
-            let steps = room.console.step_progress(contents.new_runs + known, "runs", "imported");
+            let steps = context.console.step_progress(contents.new_runs + known, "runs", "imported");
             import(BufReader::with_capacity(1 << 20, &archive), &store, &contents, || steps.advance())
                 .with_context(|| {
                     format!("{name} was imported only in part; import it again once this is put right")
@@ -51,9 +51,9 @@ impl ImportArgs {
             "new": contents.new_runs, "already_there": known,
         });
         let row = vec![contents.new_runs.to_string(), known.to_string()];
-        room.console.print_record(&record, ["new", "already_there"], [row], |_| {
+        context.console.print_record(&record, ["new", "already_there"], [row], |_| {
             let verb = if self.check { "could be imported" } else { "imported" };
-            room.console.note(format!("{} run(s) {verb}, {known} already there", contents.new_runs));
+            context.console.note(format!("{} run(s) {verb}, {known} already there", contents.new_runs));
             String::new()
         })?;
         Ok(CliExitCode::OK)
@@ -78,10 +78,10 @@ impl ImportArgs {
 }
 
 fn spool_to_file(mut from: impl std::io::Read) -> anyhow::Result<File> {
-    let mut file =
-        tempfile::tempfile().context("cannot make a temporary file; set TMPDIR to a folder with room")?;
+    let mut file = tempfile::tempfile()
+        .context("cannot make a temporary file; set TMPDIR to a folder with free space")?;
     std::io::copy(&mut from, &mut file)
-        .context("cannot keep what comes in a temporary file; set TMPDIR to a folder with room")?;
+        .context("cannot keep what comes in a temporary file; set TMPDIR to a folder with free space")?;
     file.seek(SeekFrom::Start(0))?;
     Ok(file)
 }

@@ -49,14 +49,14 @@ pub struct BindingArgs {
 
 impl InspectArgs {
     /// Prints the analysis of the graph.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let limits = OnnxLimits::default();
         let bytes = self.binding.read_graph(&self.graph)?;
         let bindings = self.binding.bindings()?;
         let read = metier_onnx::read_onnx(&bytes, &limits);
         let analysis = read.and_then(|model| metier_onnx::analyse_graph(&model, &bindings, &limits));
         let graph_analysis = self.binding.name_file_in_error(&self.graph, analysis)?;
-        room.console.print_record(
+        context.console.print_record(
             &graph_analysis,
             CSV_COLUMNS.split(','),
             graph_analysis.operators.iter().map(operator_row),

@@ -127,7 +127,7 @@ fn parse_wait(text: &str) -> Result<Duration, String> {
 
 impl PlaceArgs {
     /// Chooses the node, and applies or rolls back on request.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let access = ClusterAccess {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
@@ -138,7 +138,7 @@ impl PlaceArgs {
         if self.rollback {
             let name = serving.name.as_str();
             let applied = ClusterDeployer::connect(&access)?.rollback(name, patience)?;
-            return print_applied(room, &applied);
+            return print_applied(context, &applied);
         }
         let Some(path) = &self.graph else {
             return Err(usage_error("--graph is missing; want an ONNX file"));
@@ -174,10 +174,12 @@ impl PlaceArgs {
             }
         }
         // Without a store, only shipped passports are known, and no trained predictor.
-        let store = match room.store() {
+        let store = match context.store() {
             Ok(store) => Some(store),
             Err(error) => {
-                room.console.note(format!("{error:#}; so the shipped passports answer, and nothing learned"));
+                context
+                    .console
+                    .note(format!("{error:#}; so the shipped passports answer, and nothing learned"));
                 None
             }
         };
@@ -205,7 +207,7 @@ impl PlaceArgs {
                 false => manifest = Some(deployer::manifest(service, cluster.namespace())),
             }
         }
-        print_placement(room, &placement, manifest.as_ref())?;
+        print_placement(context, &placement, manifest.as_ref())?;
         Ok(match &placement.applied {
             _ if placement.chosen().is_none() => CliExitCode::INFEASIBLE,
             Some(applied) if !applied.is_available => CliExitCode::FAILED,
@@ -275,8 +277,8 @@ fn parse_name_values(flag: &str, given: &[String]) -> anyhow::Result<Vec<(String
 }
 
 /// Prints the applied change.
-fn print_applied(room: &CommandContext, applied: &AppliedDeployment) -> anyhow::Result<CliExitCode> {
-    let console = &room.console;
+fn print_applied(context: &CommandContext, applied: &AppliedDeployment) -> anyhow::Result<CliExitCode> {
+    let console = &context.console;
     match console.format {
         DataFormat::Json => console.write_data(|out| output::write_json(out, applied))?,
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, applied))?,
@@ -302,11 +304,11 @@ fn applied_text(applied: &AppliedDeployment) -> String {
 }
 
 fn print_placement(
-    room: &CommandContext,
+    context: &CommandContext,
     placement: &Placement,
     manifest: Option<&serde_json::Value>,
 ) -> anyhow::Result<()> {
-    let console = &room.console;
+    let console = &context.console;
     match console.format {
         DataFormat::Json => console.write_data(|out| output::write_json(out, placement)),
         DataFormat::Yaml => match manifest {

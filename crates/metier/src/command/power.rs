@@ -103,23 +103,23 @@ enum PowerCommand {
 
 impl PowerArgs {
     /// Runs the subcommand.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let others = set_third_party_metrics(&self.thirdparty_metrics)?;
         match &self.what {
-            PowerCommand::Query(query) => query.run(room, others),
-            PowerCommand::Validate(validate) => validate.run(room),
-            PowerCommand::Extract(extract) => extract.run(room),
-            PowerCommand::Isolate(isolate) => isolate.run(room),
-            PowerCommand::IsolateFromData(isolate) => isolate.run(room),
-            PowerCommand::Train(train) => train.run(room),
-            PowerCommand::TrainFromData(train) => train.run(room),
-            PowerCommand::Estimate(estimate) => estimate.run(room),
-            PowerCommand::Plot(plot) => plot.run(room),
-            PowerCommand::Export(export) => export.run(room),
-            PowerCommand::Profile(profile) => profile.run(room),
-            PowerCommand::Node(node) => node.run(room),
-            PowerCommand::Specpower(specpower) => specpower.run(room),
-            PowerCommand::Ec2(ec2) => ec2.run(room),
+            PowerCommand::Query(query) => query.run(context, others),
+            PowerCommand::Validate(validate) => validate.run(context),
+            PowerCommand::Extract(extract) => extract.run(context),
+            PowerCommand::Isolate(isolate) => isolate.run(context),
+            PowerCommand::IsolateFromData(isolate) => isolate.run(context),
+            PowerCommand::Train(train) => train.run(context),
+            PowerCommand::TrainFromData(train) => train.run(context),
+            PowerCommand::Estimate(estimate) => estimate.run(context),
+            PowerCommand::Plot(plot) => plot.run(context),
+            PowerCommand::Export(export) => export.run(context),
+            PowerCommand::Profile(profile) => profile.run(context),
+            PowerCommand::Node(node) => node.run(context),
+            PowerCommand::Specpower(specpower) => specpower.run(context),
+            PowerCommand::Ec2(ec2) => ec2.run(context),
         }
     }
 }

@@ -68,9 +68,9 @@ struct PredictLatencyArgs {
 
 impl PredictArgs {
     /// Runs the prediction.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.what {
-            PredictCommand::Latency(latency) => latency.run(room),
+            PredictCommand::Latency(latency) => latency.run(context),
         }
     }
 }
@@ -119,7 +119,7 @@ pub fn parse_share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Res
 }
 
 impl PredictLatencyArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let bytes = self.binding.read_graph(&self.graph)?;
         let bindings = self.binding.bindings()?;
         let limits = metier_onnx::OnnxLimits::default();
@@ -135,14 +135,14 @@ impl PredictLatencyArgs {
             memory_load: parse_share("--memory-load", self.memory_load.as_ref(), 1.0)?,
         };
         conditions.check().map_err(|error| usage_error(error.to_string()))?;
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let latency = Asked::open(&store)?;
         let mut answers: Vec<(Passport, Prediction)> = Vec::new();
         for passport in self.selected_passports(&store)? {
             match latency.graph(&graph, &passport, &conditions) {
                 Ok(prediction) => answers.push((passport, prediction)),
                 // Among many devices some may lack a figure; for a single device the error is the result.
-                Err(error) if self.device.iter().any(|name| name == "all") => room.console.warn(error),
+                Err(error) if self.device.iter().any(|name| name == "all") => context.console.warn(error),
                 Err(error) => anyhow::bail!("{}: {error}", self.graph.display()),
             }
         }
@@ -151,9 +151,9 @@ impl PredictLatencyArgs {
             Some((passport, _)) => Some(latency.operators(&graph, passport, &conditions)?),
             None => None,
         };
-        self.print_predictions(room, &answers, &graph, &conditions, operators.as_deref())?;
-        if let Some(operators) = operators.filter(|_| room.console.format == DataFormat::Table) {
-            print_operators(room, &graph, &operators)?;
+        self.print_predictions(context, &answers, &graph, &conditions, operators.as_deref())?;
+        if let Some(operators) = operators.filter(|_| context.console.format == DataFormat::Table) {
+            print_operators(context, &graph, &operators)?;
         }
         Ok(CliExitCode::OK)
     }
@@ -170,13 +170,13 @@ impl PredictLatencyArgs {
 
     fn print_predictions(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         answers: &[(Passport, Prediction)],
         graph: &GraphAnalysis,
         conditions: &InferenceConditions,
         operators: Option<&[PredictedOperatorTime]>,
     ) -> anyhow::Result<()> {
-        let console = &room.console;
+        let console = &context.console;
         let threads = |passport: &Passport| conditions.on(passport).threads;
         let with_device = |(passport, prediction): &(Passport, Prediction)| -> anyhow::Result<Value> {
             let mut value = serde_json::to_value(prediction)?;
@@ -267,7 +267,7 @@ fn operator_record(graph: &GraphAnalysis, time: &PredictedOperatorTime) -> Value
 }
 
 fn print_operators(
-    room: &CommandContext,
+    context: &CommandContext,
     graph: &GraphAnalysis,
     operators: &[PredictedOperatorTime],
 ) -> anyhow::Result<()> {
@@ -286,7 +286,7 @@ fn print_operators(
             TableCell::quantity(host.is_none().then_some(time.share)),
         ]);
     }
-    room.console.print(&format!("\n{}", table.render(room.console.paint)))
+    context.console.print(&format!("\n{}", table.render(context.console.paint)))
 }
 
 fn interval_ends(prediction: &Prediction) -> (f64, f64) {

@@ -100,12 +100,12 @@ struct PredictorIdArgs {
 
 impl PredictorsArgs {
     /// Runs the subcommand.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let console = &room.console;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let console = &context.console;
         match &self.what {
-            None => print_list(room, &room.store()?.predictors(None)?)?,
+            None => print_list(context, &context.store()?.predictors(None)?)?,
             Some(PredictorsCommand::Show(which)) => {
-                let predictor = which.find_predictor(&room.store()?)?;
+                let predictor = which.find_predictor(&context.store()?)?;
                 match console.format {
                     DataFormat::Json => console.write_data(|out| output::write_json(out, &predictor))?,
                     DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &predictor))?,
@@ -116,13 +116,13 @@ impl PredictorsArgs {
                 }
             }
             Some(PredictorsCommand::File(which)) => {
-                let store = room.store()?;
+                let store = context.store()?;
                 let predictor = which.find_predictor(&store)?;
                 let file = store.predictor_file(&predictor.id)?.unwrap_or_default();
                 console.write_data(|out| Ok(out.write_all(&file)?))?;
             }
             Some(PredictorsCommand::Remove(which)) => {
-                let store = room.writable_store()?;
+                let store = context.writable_store()?;
                 let predictor = which.find_predictor(&store)?;
                 let heir = standing::remove(&store, &PREDICTOR_KINDS, &predictor)?;
                 write_stored_pipelines(&store);
@@ -132,14 +132,14 @@ impl PredictorsArgs {
                 }
             }
             Some(PredictorsCommand::Use(which)) => {
-                let store = room.writable_store()?;
+                let store = context.writable_store()?;
                 let predictor = standing::put_in_use(&store, which.find_predictor(&store)?)?;
                 write_stored_pipelines(&store);
                 console.note(format!("{} answers from now on ({})", predictor.id.short(), predictor.name));
             }
-            Some(PredictorsCommand::Export(asked)) => asked.run(room)?,
+            Some(PredictorsCommand::Export(asked)) => asked.run(context)?,
             Some(PredictorsCommand::Import(asked)) => {
-                let store = room.writable_store()?;
+                let store = context.writable_store()?;
                 let taken = asked.import_file(&store).with_context(|| asked.file.display().to_string())?;
                 write_stored_pipelines(&store);
                 console.note(match taken.standing {
@@ -155,8 +155,8 @@ impl PredictorsArgs {
 }
 
 impl PredictorExportArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
-        let store = room.store()?;
+    fn run(&self, context: &CommandContext) -> anyhow::Result<()> {
+        let store = context.store()?;
         let predictor = self.which.find_predictor(&store)?;
         let is_stdout = self.file.as_os_str() == "-";
         let bytes = match self.format {
@@ -174,7 +174,7 @@ impl PredictorExportArgs {
         };
         let is_zip = self.file.extension().is_some_and(|end| end == "zip");
         if is_stdout {
-            return room.console.write_data(|out| Ok(out.write_all(&bytes)?));
+            return context.console.write_data(|out| Ok(out.write_all(&bytes)?));
         }
         if self.format == ExportFormat::Kepler && !is_zip {
             return Ok(stored_pipelines::export_folder(bytes, &self.file)?);
@@ -237,7 +237,7 @@ impl PredictorIdArgs {
                 "no predictor has an id that starts with {:?}; `metier predictors` lists them",
                 self.id
             ),
-            _ => Err(usage_error(format!("{:?} is the start of several ids; want more of it", self.id))),
+            _ => Err(usage_error(format!("{:?} is the start of several ids; want more digits", self.id))),
         }
     }
 }
@@ -271,8 +271,8 @@ fn id_digits(id: &ContentDigest) -> String {
     id.to_string().trim_start_matches("sha256:").to_string()
 }
 
-fn print_list(room: &CommandContext, all: &[Predictor]) -> anyhow::Result<()> {
-    let console = &room.console;
+fn print_list(context: &CommandContext, all: &[Predictor]) -> anyhow::Result<()> {
+    let console = &context.console;
     let record = || json!({ "schema": "metier.predictors/1", "predictors": all });
     match console.format {
         DataFormat::Json => console.write_data(|out| output::write_json(out, &record())),

@@ -40,11 +40,11 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let form = self.choose_form(room)?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let form = self.choose_form(context)?;
         let destination = self.file.as_deref().map(|path| OutputFile::open("--file", path)).transpose()?;
         let flame = self.flame.as_deref().map(|path| OutputFile::open("--flame", path)).transpose()?;
-        let subjects = SubjectLoader::new(room).load_subjects(&self.runs)?;
+        let subjects = SubjectLoader::new(context).load_subjects(&self.runs)?;
         if let Some(mut file) = flame {
             file.write_all(flame_graph(&subjects)?.as_bytes())?;
             file.commit()?;
@@ -60,13 +60,13 @@ impl ReportArgs {
             }
             Ok(())
         };
-        room.console.write_data_to(destination, write)?;
+        context.console.write_data_to(destination, write)?;
         Ok(CliExitCode::OK)
     }
 
-    fn choose_form(&self, room: &CommandContext) -> anyhow::Result<OutputForm> {
+    fn choose_form(&self, context: &CommandContext) -> anyhow::Result<OutputForm> {
         let ending = self.file.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
-        match (room.form, room.console.format, ending) {
+        match (context.form, context.console.format, ending) {
             (Some(form @ (OutputForm::Html | OutputForm::Md)), ..) => Ok(form),
             (Some(form), ..) => {
                 Err(usage_error(format!("-o is {:?}; want html, md, json or yaml", output::enum_word(&form))))

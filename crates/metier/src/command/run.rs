@@ -122,13 +122,13 @@ impl RunArgs {
     }
 
     /// Measures the command; returns its exit code.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let done = match self.check {
             true => self
-                .check_run_file(room)
-                .and_then(|checked| check_output::print_checked(room, &checked))
+                .check_run_file(context)
+                .and_then(|checked| check_output::print_checked(context, &checked))
                 .map(|()| CliExitCode::OK),
-            false => self.measure_and_print(room),
+            false => self.measure_and_print(context),
         };
         done.or_else(report_faults).or_else(|error| {
             if self.check {
@@ -140,7 +140,7 @@ impl RunArgs {
     }
 
     /// The run file with flags over it and settings under it, checked as a whole.
-    pub fn check_run_file(&self, room: &CommandContext) -> anyhow::Result<CheckedRun> {
+    pub fn check_run_file(&self, context: &CommandContext) -> anyhow::Result<CheckedRun> {
         let (name, mut file, mut origins) = match &self.file {
             Some(path) => {
                 let (name, file, origins) = runfile::load(path, self.paths_from.as_deref())?;
@@ -154,9 +154,9 @@ impl RunArgs {
             false => file.command.clone_from(&self.command),
         }
         file.apply_flags(&self.flags.given, &mut origins);
-        apply_time_settings(room, &mut file, &mut origins)?;
+        apply_time_settings(context, &mut file, &mut origins)?;
         // Checked before anything is fetched.
-        room.settings.size("run.dataset_cache_limit")?;
+        context.settings.size("run.dataset_cache_limit")?;
         let checked = if self.check { file.check_dry(&origins) } else { file.check(&origins) };
         Ok(checked.map_err(|faults| match &name {
             Some(name) => faults.in_file(name),
@@ -164,8 +164,8 @@ impl RunArgs {
         })?)
     }
 
-    fn measure_and_print(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let checked = self.check_run_file(room)?;
+    fn measure_and_print(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let checked = self.check_run_file(context)?;
         let part = |role| match role {
             CoRunnerRole::Companion => RunGroupRole::Companion,
             CoRunnerRole::Neighbour => RunGroupRole::Neighbour,
@@ -181,20 +181,22 @@ impl RunArgs {
                 .map(|(role, log)| CoRunMembership { part: part(role), log: CoRunLog::at(log) }),
             keeping: &self.keeping,
         };
-        let batch = job.measure(room)?;
-        if !room.console.quiet {
+        let batch = job.measure(context)?;
+        if !context.console.quiet {
             let flag = !self.keeping.no_store && !batch.is_unkept;
             let text = match batch.runs.as_slice() {
-                [run] if checked.repeats == 1 => summary::single_summary(run, flag, room.console.paint_err),
+                [run] if checked.repeats == 1 => {
+                    summary::single_summary(run, flag, context.console.paint_err)
+                }
                 runs => summary::batch_summary(
                     runs,
                     &batch.warmups,
                     checked.repeats,
                     flag,
-                    room.console.paint_err,
+                    context.console.paint_err,
                 )?,
             };
-            room.console.print_stderr(&text);
+            context.console.print_stderr(&text);
         }
         Ok(CliExitCode::from_raw(batch.failure.unwrap_or(0)))
     }
@@ -202,7 +204,7 @@ impl RunArgs {
 
 /// Fills durations that neither a flag nor the file gives from the settings.
 fn apply_time_settings(
-    room: &CommandContext,
+    context: &CommandContext,
     file: &mut RunFile,
     origins: &mut FieldOrigins,
 ) -> anyhow::Result<()> {
@@ -214,8 +216,8 @@ fn apply_time_settings(
     ] {
         let name = format!("run.{field}");
         if time.is_none() {
-            *time = room.settings.duration(&name)?;
-            origins.flag(field, room.settings.source_of(&name));
+            *time = context.settings.duration(&name)?;
+            origins.flag(field, context.settings.source_of(&name));
         }
     }
     Ok(())
@@ -235,7 +237,7 @@ struct MeasureJob<'a> {
 
 impl MeasureJob<'_> {
     /// Measures, stores and saves the runs, without a summary.
-    fn measure(self, room: &CommandContext) -> anyhow::Result<BatchResult> {
+    fn measure(self, context: &CommandContext) -> anyhow::Result<BatchResult> {
         let repeats = self.checked.repeats;
         let save = self.keeping.save_json.as_deref();
         let save = save.map(|path| OutputFile::open("--save-json", path)).transpose()?;
@@ -248,12 +250,12 @@ impl MeasureJob<'_> {
         let mut recorder: Box<dyn RunRecorder> = match self.keeping.no_store {
             true => Box::new(NoRecorder),
             false => {
-                let store = room.writable_store()?;
+                let store = context.writable_store()?;
                 leftovers::sweep_leftovers(&roots, &store, &device)?;
                 Box::new(StoreRecorder::new(store, &device))
             }
         };
-        let batch = self.measure_with_session(room, &mut session, recorder.as_mut())?;
+        let batch = self.measure_with_session(context, &mut session, recorder.as_mut())?;
         if let Some(save) = save {
             save_json::write_json(save, &batch.runs, repeats > 1)
                 .context("the command ran, but its record was not saved")?;
@@ -263,23 +265,23 @@ impl MeasureJob<'_> {
 
     fn measure_with_session(
         self,
-        room: &CommandContext,
+        context: &CommandContext,
         session: &mut MeasureSession,
         recorder: &mut dyn RunRecorder,
     ) -> anyhow::Result<BatchResult> {
-        let (runtime, launch) = (runtime_folder(), launch_spec(room, self.keeping)?);
-        let fetching = fetch_progress::FetchProgress::new(&room.console);
+        let (runtime, launch) = (runtime_folder(), launch_spec(context, self.keeping)?);
+        let fetching = fetch_progress::FetchProgress::new(&context.console);
         let mut progress =
-            progress::RepetitionProgress::new(&room.console, self.checked.warmup + self.checked.repeats);
+            progress::RepetitionProgress::new(&context.console, self.checked.warmup + self.checked.repeats);
         let options = SetupOptions {
             cache: self.cache.or_else(dataset_folder),
             weights: self.weights,
-            cache_limit: room.settings.size("run.dataset_cache_limit")?,
+            cache_limit: context.settings.size("run.dataset_cache_limit")?,
             progress: &fetching,
             launcher: CompanionLauncher {
                 launch: &launch,
                 folder: &runtime,
-                is_quiet: room.console.quiet,
+                is_quiet: context.console.quiet,
                 has_store: !self.keeping.no_store,
                 is_stopped: &signals::is_stop_pending,
             },
@@ -299,7 +301,7 @@ impl MeasureJob<'_> {
                 print_error(&format!("repetition {repetition} of {repetitions}: {error}"));
             }
             // Without quiet, the summary includes it.
-            BatchEvent::Unstarted(detail) if room.console.quiet => {
+            BatchEvent::Unstarted(detail) if context.console.quiet => {
                 print_error(&format!("it was not started: {detail}"));
             }
             BatchEvent::Unstarted(_) => {}
@@ -311,7 +313,7 @@ impl MeasureJob<'_> {
 
 /// The command line of this program for co-runners.
 fn launch_spec(
-    room: &CommandContext,
+    context: &CommandContext,
     keeping: &flags::RecordKeepingArgs,
 ) -> anyhow::Result<MeasuringProgram> {
     match keeping.no_store {
@@ -319,7 +321,7 @@ fn launch_spec(
             let program = std::env::current_exe().context("cannot tell which program this is")?;
             Ok(MeasuringProgram { program, flags: Vec::new(), hidden: Vec::new() })
         }
-        false => super::session::work::launch_spec(room, &room.settings.store()?),
+        false => super::session::work::launch_spec(context, &context.settings.store()?),
     }
 }
 

@@ -83,19 +83,19 @@ enum RunsCommand {
 
 impl RunsArgs {
     /// Prints the list, or deletes runs.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         if let Some(RunsCommand::Rm(remove)) = &self.then {
-            return remove.run(room);
+            return remove.run(context);
         }
         let filter = self.build_filter(UtcTimestamp::now())?;
         if self.history.trend {
-            return self.history.run(room, filter, self.limit);
+            return self.history.run(context, filter, self.limit);
         }
-        let store = match room.store() {
+        let store = match context.store() {
             // A missing default store is an empty list; a store named by the user must exist.
-            Err(error) if is_store_absent(&error) && is_default_store(room) => {
-                room.console.note("nothing was measured yet; `metier run -- COMMAND` measures a command");
-                return self.print_list(room, Vec::new(), None, 0);
+            Err(error) if is_store_absent(&error) && is_default_store(context) => {
+                context.console.note("nothing was measured yet; `metier run -- COMMAND` measures a command");
+                return self.print_list(context, Vec::new(), None, 0);
             }
             other => other?,
         };
@@ -113,7 +113,7 @@ impl RunsArgs {
                 break;
             }
         }
-        self.print_list(room, rows, after, total)
+        self.print_list(context, rows, after, total)
     }
 
     fn build_filter(&self, now: UtcTimestamp) -> anyhow::Result<RunFilter> {
@@ -140,14 +140,14 @@ impl RunsArgs {
 
     fn print_list(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         runs: Vec<RunRow>,
         next: Option<String>,
         total: u64,
     ) -> anyhow::Result<CliExitCode> {
         let list = RunList { schema: RecordSchema::new(), runs, next, total };
         let rows = &list.runs;
-        let console = &room.console;
+        let console = &context.console;
         console.print_record(
             &list,
             rows::CSV_COLUMNS.split(','),
@@ -184,6 +184,6 @@ fn is_store_absent(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(metier_store::Error::Absent { .. }))
 }
 
-fn is_default_store(room: &CommandContext) -> bool {
-    room.settings.get("store").is_some_and(|store| store.origin == crate::config::SettingOrigin::Default)
+fn is_default_store(context: &CommandContext) -> bool {
+    context.settings.get("store").is_some_and(|store| store.origin == crate::config::SettingOrigin::Default)
 }

@@ -127,18 +127,18 @@ struct ServeModelsArgs {
 }
 
 impl ServeArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let predictors = match &self.role {
             ServeCommand::Estimator(role) => &role.predictors,
             ServeCommand::Models(role) => &role.predictors,
             ServeCommand::Trainer(role) => role.predictors(),
         };
         let level = predictors.log_level.as_deref().unwrap_or(crate::log::SERVER_LEVEL);
-        crate::log::start_logging(&room.console, room.verbose, level)?;
+        crate::log::start_logging(&context.console, context.verbose, level)?;
         match &self.role {
-            ServeCommand::Estimator(role) => role.run(room),
-            ServeCommand::Models(role) => role.run(room),
-            ServeCommand::Trainer(role) => role.run(room),
+            ServeCommand::Estimator(role) => role.run(context),
+            ServeCommand::Models(role) => role.run(context),
+            ServeCommand::Trainer(role) => role.run(context),
         }
     }
 }
@@ -197,7 +197,7 @@ impl PowerPredictorArgs {
     /// Opens the pipelines and warns about unreadable ones. The folder of predictors trained or fetched at run time comes last, and so has precedence.
     pub fn open_catalog(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         uploads: Option<PathBuf>,
         online: Option<&Path>,
     ) -> anyhow::Result<Arc<PipelineCatalog>> {
@@ -219,7 +219,7 @@ impl PowerPredictorArgs {
         }
         let (shelf, warnings) = PipelineCatalog::open(places, uploads)?;
         for warning in warnings {
-            room.console.warn(warning);
+            context.console.warn(warning);
         }
         Ok(Arc::new(shelf))
     }
@@ -256,15 +256,15 @@ fn read_machine_spec(path: &Path) -> Result<MachineSpec, String> {
 }
 
 impl ServeEstimatorArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         crate::allocator::tune_for_server();
         let settings = self.predictors.kepler_settings();
         let predictors = self.predictors.or_settings(&settings);
         let asking = self.fetch_config(&predictors, &settings)?;
         let folder = asking.as_ref().and_then(|asking| asking.folder.parent());
-        let shelf = predictors.open_catalog(room, None, folder)?;
+        let shelf = predictors.open_catalog(context, None, folder)?;
         let estimator = Some(predictors.build_estimator(&shelf)?);
-        let doors = KeplerServices {
+        let services = KeplerServices {
             socket: Some(self.socket.clone()),
             metrics: self.listen,
             is_open: !self.open.is_empty(),
@@ -272,7 +272,7 @@ impl ServeEstimatorArgs {
             asking,
             ..KeplerServices::new(shelf)
         };
-        run_services(room, doors)
+        run_services(context, services)
     }
 
     /// Where to fetch missing predictors; `None` if no server and no initial pipeline is set.
@@ -306,15 +306,15 @@ fn model_route(address: &str) -> String {
 }
 
 impl ServeModelsArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         crate::allocator::tune_for_server();
-        let token = load_token(room, self.token_file.as_deref())?;
+        let token = load_token(context, self.token_file.as_deref())?;
         let settings = self.predictors.kepler_settings();
         let predictors = self.predictors.or_settings(&settings);
         let port = settings.port().map_err(|error| usage_error(error.to_string()))?;
         let local = || SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(kepler::MODELS_PORT)));
-        let shelf = predictors.open_catalog(room, self.uploads.clone(), None)?;
-        let doors = KeplerServices {
+        let shelf = predictors.open_catalog(context, self.uploads.clone(), None)?;
+        let services = KeplerServices {
             socket: self.socket.clone(),
             models: Some(self.listen.unwrap_or_else(local)),
             is_open: !self.open.is_empty(),
@@ -323,23 +323,23 @@ impl ServeModelsArgs {
             error_key: predictors.error_key(),
             ..KeplerServices::new(shelf)
         };
-        run_services(room, doors)
+        run_services(context, services)
     }
 }
 
 /// The token, from the file or the environment.
-fn load_token(room: &CommandContext, file: Option<&Path>) -> anyhow::Result<Option<AccessToken>> {
+fn load_token(context: &CommandContext, file: Option<&Path>) -> anyhow::Result<Option<AccessToken>> {
     let token = match file {
         Some(path) => Some(super::up::read_token(path)?),
-        None => room.settings.secret("up.token").map(str::to_string),
+        None => context.settings.secret("up.token").map(str::to_string),
     };
     token.map(|token| AccessToken::new(&token)).transpose().map_err(|error| usage_error(error.to_string()))
 }
 
-fn run_services(room: &CommandContext, doors: KeplerServices) -> anyhow::Result<CliExitCode> {
-    doors.check().map_err(|error| usage_error(error.to_string()))?;
-    let console = room.console;
-    doors.run(|opened| {
+fn run_services(context: &CommandContext, services: KeplerServices) -> anyhow::Result<CliExitCode> {
+    services.check().map_err(|error| usage_error(error.to_string()))?;
+    let console = context.console;
+    services.run(|opened| {
         let places = opened.describe().unwrap_or_default();
         console.note(format!("metier: ready at {places}; Ctrl-C ends it"));
     })?;

@@ -79,36 +79,36 @@ impl SessionArgs {
         }
     }
 
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.then {
-            SessionCommand::Add(add) => add.run(room),
-            SessionCommand::List(list) => list.run(room),
+            SessionCommand::Add(add) => add.run(context),
+            SessionCommand::List(list) => list.run(context),
             SessionCommand::Show(which) => {
-                let session = room.store()?.find_session(&which.id)?;
-                print_session(room, &session)
+                let session = context.store()?.find_session(&which.id)?;
+                print_session(context, &session)
             }
-            SessionCommand::Log(log) => log.run(room),
-            SessionCommand::Wait(wait) => wait.run(room),
-            SessionCommand::Cancel(which) => cancel_session(room, which),
-            SessionCommand::Work(work) => work.run(room),
+            SessionCommand::Log(log) => log.run(context),
+            SessionCommand::Wait(wait) => wait.run(context),
+            SessionCommand::Cancel(which) => cancel_session(context, which),
+            SessionCommand::Work(work) => work.run(context),
         }
     }
 }
 
-fn print_session(room: &CommandContext, session: &Record) -> anyhow::Result<CliExitCode> {
-    match room.console.format {
-        DataFormat::Json => room.console.write_data(|out| output::write_json(out, session))?,
-        DataFormat::Yaml => room.console.write_data(|out| output::write_yaml(out, session))?,
-        DataFormat::Csv => room
+fn print_session(context: &CommandContext, session: &Record) -> anyhow::Result<CliExitCode> {
+    match context.console.format {
+        DataFormat::Json => context.console.write_data(|out| output::write_json(out, session))?,
+        DataFormat::Yaml => context.console.write_data(|out| output::write_yaml(out, session))?,
+        DataFormat::Csv => context
             .console
             .write_data(|out| output::write_csv(out, &list::CSV_COLUMNS, [list::session_cells(session)]))?,
-        DataFormat::Table => room.console.print(&list::session_details(session, room.console.paint))?,
+        DataFormat::Table => context.console.print(&list::session_details(session, context.console.paint))?,
     }
     Ok(CliExitCode::OK)
 }
 
-fn cancel_session(room: &CommandContext, which: &SessionIdArgs) -> anyhow::Result<CliExitCode> {
-    let store = room.writable_store()?;
+fn cancel_session(context: &CommandContext, which: &SessionIdArgs) -> anyhow::Result<CliExitCode> {
+    let store = context.writable_store()?;
     let session = store.find_session(&which.id)?;
     let by = match login_name() {
         Some(user) => format!("by {user}"),
@@ -116,8 +116,8 @@ fn cancel_session(room: &CommandContext, which: &SessionIdArgs) -> anyhow::Resul
     };
     let number = session.number;
     match store.cancel_session(session.id, &by)? {
-        CancelOutcome::Removed => room.console.note(format!("session {number} is cancelled")),
-        CancelOutcome::WorkerNotified => room
+        CancelOutcome::Removed => context.console.note(format!("session {number} is cancelled")),
+        CancelOutcome::WorkerNotified => context
             .console
             .note(format!("session {number} is ending; `metier session wait {number}` waits for that")),
         CancelOutcome::AlreadyOver => {

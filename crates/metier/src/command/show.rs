@@ -51,25 +51,25 @@ pub struct ShowArgs {
 
 impl ShowArgs {
     /// Prints the run, or the requested part.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let store = room.store()?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let store = context.store()?;
         let run = find_run(&store, &self.id)?;
         if let Some(name) = &self.series {
-            self.print_series(room, &store, &run, name)?;
+            self.print_series(context, &store, &run, name)?;
         } else if self.processes {
-            self.print_processes(room, &store, &run)?;
+            self.print_processes(context, &store, &run)?;
         } else if let Some(name) = &self.artefact {
-            artefact::write_artefact(room, &store, &run, name, self.save.as_deref())?;
+            artefact::write_artefact(context, &store, &run, name, self.save.as_deref())?;
         } else if self.missing {
-            self.print_missing(room, &run)?;
+            self.print_missing(context, &run)?;
         } else {
-            self.print_run(room, &store, &run)?;
+            self.print_run(context, &store, &run)?;
         }
         Ok(CliExitCode::OK)
     }
 
-    fn print_run(&self, room: &CommandContext, store: &RecordStore, run: &Run) -> anyhow::Result<()> {
-        let console = &room.console;
+    fn print_run(&self, context: &CommandContext, store: &RecordStore, run: &Run) -> anyhow::Result<()> {
+        let console = &context.console;
         if console.format == DataFormat::Table {
             let lines = store.series(run.id, Some("use"))?;
             let tree = load_process_tree(store, run)?;
@@ -82,12 +82,12 @@ impl ShowArgs {
         console.print_record(run, ["field", "value", "quality"], rows, |_| String::new())
     }
 
-    fn print_missing(&self, room: &CommandContext, run: &Run) -> anyhow::Result<()> {
+    fn print_missing(&self, context: &CommandContext, run: &Run) -> anyhow::Result<()> {
         let record = json!({ "schema": "metier.missing/1", "run": run.id, "missing": run.missing });
         let rows = run.missing.iter().map(|(field, missing)| {
             vec![field.clone(), missing.reason.clone(), missing.fix.clone().unwrap_or_default()]
         });
-        room.console.print_record(&record, ["field", "reason", "fix"], rows, |paint| {
+        context.console.print_record(&record, ["field", "reason", "fix"], rows, |paint| {
             if run.missing.is_empty() {
                 "nothing is missing\n".to_string()
             } else {
@@ -96,7 +96,12 @@ impl ShowArgs {
         })
     }
 
-    fn print_processes(&self, room: &CommandContext, store: &RecordStore, run: &Run) -> anyhow::Result<()> {
+    fn print_processes(
+        &self,
+        context: &CommandContext,
+        store: &RecordStore,
+        run: &Run,
+    ) -> anyhow::Result<()> {
         let Some(tree) = load_process_tree(store, run)? else {
             let why = run.missing.iter().find(|(field, _)| field.starts_with("processes"));
             let why = why.map_or_else(|| "none was recorded".to_string(), |(_, why)| why.to_string());
@@ -104,12 +109,12 @@ impl ShowArgs {
         };
         let rows = tree.processes.iter().map(sections::process_cells);
         let text = |paint| sections::process_tree_text(&tree, paint);
-        room.console.print_record(&tree, sections::PROCESS_COLUMNS.split(','), rows, text)
+        context.console.print_record(&tree, sections::PROCESS_COLUMNS.split(','), rows, text)
     }
 
     fn print_series(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         store: &RecordStore,
         run: &Run,
         name: &str,
@@ -132,7 +137,12 @@ impl ShowArgs {
         series.iter_mut().for_each(Series::mask_infinities);
         let record = json!({ "schema": "metier.series-list/1", "series": series });
         let text = |paint| timeline::series_table(&series, paint);
-        room.console.print_record(&record, timeline::csv_header(&series), timeline::csv_rows(&series), text)
+        context.console.print_record(
+            &record,
+            timeline::csv_header(&series),
+            timeline::csv_rows(&series),
+            text,
+        )
     }
 }
 

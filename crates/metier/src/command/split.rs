@@ -65,7 +65,7 @@ pub struct SplitArgs {
 
 impl SplitArgs {
     /// Cuts the graph and prints the report.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let links = split_devices::parse_links(&self.bandwidth)?;
         if !self.devices.is_given() {
             self.devices.reject_device_flags()?;
@@ -93,21 +93,27 @@ impl SplitArgs {
             self.graph.display()
         );
         if self.list {
-            return self.print_places(room, &chain, links.all);
+            return self.print_places(context, &chain, links.all);
         }
         let costs = chain.cost_ranges(&whole);
         let work: Vec<Option<u64>> =
             costs.iter().map(|range| multiply_adds(&whole.operators[range.clone()])).collect();
         let least: Vec<f64> = costs.iter().map(|range| least_work(&whole.operators[range.clone()])).collect();
-        let cuts = self.choose_cuts(&room.console, &chain, &least)?;
+        let cuts = self.choose_cuts(&context.console, &chain, &least)?;
         let mut report = SplitReport::new(&self.graph);
         if self.devices.is_given() {
-            let answer =
-                match self.devices.plan_split(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
-                    Ok(answer) => answer,
-                    Err(code) => return Ok(code),
-                };
-            answer.plan.notes.iter().for_each(|note| room.console.note(note));
+            let answer = match self.devices.plan_split(
+                context,
+                &self.graph,
+                &chain,
+                &whole,
+                &links,
+                cuts.as_deref(),
+            )? {
+                Ok(answer) => answer,
+                Err(code) => return Ok(code),
+            };
+            answer.plan.notes.iter().for_each(|note| context.console.note(note));
             for (number, stage) in answer.plan.stages.iter().enumerate() {
                 report.parts.push(self.part(number, &stage.part, &work, None)?);
             }
@@ -129,9 +135,12 @@ impl SplitArgs {
                 report.parts.push(row);
             }
         }
-        room.console.print_record(&report, table::HEADER.split(','), table::csv_rows(&report), |paint| {
-            table::report_text(&report, paint)
-        })?;
+        context.console.print_record(
+            &report,
+            table::HEADER.split(','),
+            table::csv_rows(&report),
+            |paint| table::report_text(&report, paint),
+        )?;
         Ok(CliExitCode::OK)
     }
 
@@ -198,7 +207,7 @@ impl SplitArgs {
 
     fn print_places(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         chain: &OperatorChain,
         speed: Option<f64>,
     ) -> anyhow::Result<CliExitCode> {
@@ -216,7 +225,7 @@ impl SplitArgs {
         let rows = places.iter().map(|crossing| {
             vec![crossing.place.to_string(), crossing.values.join(" "), csv_cell(crossing.bytes)]
         });
-        room.console.print_record(&record, ["place", "values", "bytes"], rows, |paint| {
+        context.console.print_record(&record, ["place", "values", "bytes"], rows, |paint| {
             let mut table = TextTable::with_header(&["AFTER", "SENDS", "IN", "VALUES"]);
             for crossing in &places {
                 let bytes = crossing.bytes.map(Bytes);

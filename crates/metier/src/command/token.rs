@@ -34,7 +34,7 @@ pub struct TokenArgs {
 }
 
 impl TokenArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let path = token_path()?;
         if self.new {
             match std::fs::remove_file(&path) {
@@ -44,7 +44,7 @@ impl TokenArgs {
                 _ => {}
             }
         }
-        room.console.print(&format!("{}\n", read_or_create(&path)?))?;
+        context.console.print(&format!("{}\n", read_or_create(&path)?))?;
         Ok(CliExitCode::OK)
     }
 }

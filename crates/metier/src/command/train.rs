@@ -97,9 +97,9 @@ struct TrainLatencyArgs {
 
 impl TrainArgs {
     /// Trains the requested predictor.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.what {
-            TrainCommand::Latency(latency) => latency.run(room),
+            TrainCommand::Latency(latency) => latency.run(context),
         }
     }
 }
@@ -119,7 +119,7 @@ fn find_engine(name: &str, given: Option<&Path>) -> anyhow::Result<InferenceEngi
 }
 
 impl TrainLatencyArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let budget = time::parse_duration(&self.budget)
             .filter(|budget| *budget <= Duration::from_secs(86_400))
             .ok_or_else(|| {
@@ -139,7 +139,7 @@ impl TrainLatencyArgs {
             return Err(usage_error(format!("--threads has {odd}; want numbers from 1 to 1024")));
         }
         let graphs = self.load_given_graphs()?;
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let device =
             metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
         store.put_device(&device)?;
@@ -150,9 +150,9 @@ impl TrainLatencyArgs {
             [] => vec![1],
             given => given.to_vec(),
         };
-        add_run_points(room, &store, &device, self.from_runs)?;
+        add_run_points(context, &store, &device, self.from_runs)?;
         if self.from_runs {
-            return self.fit_and_print(room, &store, &device, passport, engine.name());
+            return self.fit_and_print(context, &store, &device, passport, engine.name());
         }
         // Every point is stored as it is measured; an interruption loses none.
         let is_stopped = || false;
@@ -175,7 +175,7 @@ impl TrainLatencyArgs {
         };
         // Other training of this device waits until the lock is released.
         let lock = TrainingLock::acquire(&store, &device, learned_predictor::KIND)?;
-        let bar = BudgetProgress::new(budget, room.console.quiet);
+        let bar = BudgetProgress::new(budget, context.console.quiet);
         let done = collect(&campaign, &mut |progress| {
             bar.report(&format!("{} points, last {}", progress.points, progress.last));
         });
@@ -189,23 +189,23 @@ impl TrainLatencyArgs {
                     format!("; {failed} made-up networks more were disturbed by others or cannot run here")
                 }
             };
-            room.console.note(format!("{} points in {took}{disturbed}", done.points));
+            context.console.note(format!("{} points in {took}{disturbed}", done.points));
         }
         for (name, why) in &done.refused {
-            room.console.warn(format!("{name} was not timed: {why}"));
+            context.console.warn(format!("{name} was not timed: {why}"));
         }
         // Refused graphs make the exit code PARTIAL; training uses the rest.
         let code = if done.refused.is_empty() { CliExitCode::OK } else { CliExitCode::PARTIAL };
         if self.no_learn {
             return Ok(code);
         }
-        self.fit_and_print(room, &store, &device, passport, engine.name())?;
+        self.fit_and_print(context, &store, &device, passport, engine.name())?;
         Ok(code)
     }
 
     fn fit_and_print(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         store: &RecordStore,
         device: &Device,
         passport: Option<Passport>,
@@ -213,13 +213,13 @@ impl TrainLatencyArgs {
     ) -> anyhow::Result<CliExitCode> {
         if let Some(record) = memory::fit(store, device, runtime)? {
             let because = standing::reason(&record).unwrap_or_default();
-            room.console.note(format!("memory: learned from {}; {because}", record.provenance));
+            context.console.note(format!("memory: learned from {}; {because}", record.provenance));
         }
         let fitted = fit::fit(store, device, passport, runtime)?;
         if let Some(path) = &self.held_out {
             write_held_out_csv(path, &fitted.rows)?;
         }
-        print_fitted(room, &fitted)?;
+        print_fitted(context, &fitted)?;
         Ok(CliExitCode::OK)
     }
 
@@ -336,23 +336,23 @@ fn write_held_out_csv(path: &Path, rows: &[HeldOutPrediction]) -> anyhow::Result
 
 /// Adds runs of `metier bench` to the training points.
 fn add_run_points(
-    room: &CommandContext,
+    context: &CommandContext,
     store: &RecordStore,
     device: &Device,
     again: bool,
 ) -> anyhow::Result<()> {
     let taken = run_trials::import_runs(store, &device.id, again)?;
     if taken.points > 0 || again {
-        room.console.note(format!("{} runs of graphs were new", taken.points));
+        context.console.note(format!("{} runs of graphs were new", taken.points));
     }
     for (why, count) in taken.left_out.iter().filter(|_| again) {
-        room.console.note(format!("{count} runs were left out: {why}"));
+        context.console.note(format!("{count} runs were left out: {why}"));
     }
     // Imported runs add training points of other devices.
     for other in store.devices()?.iter().filter(|other| other.id != device.id) {
         let taken = run_trials::import_runs(store, &other.id, again)?;
         if taken.points > 0 {
-            room.console.note(format!("{} runs of graphs on {} were new", taken.points, other.name));
+            context.console.note(format!("{} runs of graphs on {} were new", taken.points, other.name));
         }
     }
     Ok(())
@@ -363,8 +363,8 @@ fn file_stem(path: &Path) -> anyhow::Result<String> {
     name.map(String::from).with_context(|| format!("{} has no name that can be written", path.display()))
 }
 
-fn print_fitted(room: &CommandContext, fitted: &LatencyFit) -> anyhow::Result<()> {
-    let console = &room.console;
+fn print_fitted(context: &CommandContext, fitted: &LatencyFit) -> anyhow::Result<()> {
+    let console = &context.console;
     match console.format {
         DataFormat::Json => console.write_data(|out| output::write_json(out, &fitted.record)),
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &fitted.record)),

@@ -135,53 +135,53 @@ impl UpArgs {
         ]
     }
 
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        crate::log::start_logging(&room.console, room.verbose, crate::log::SERVER_LEVEL)?;
-        let settings = &room.settings;
-        let named = interfaces::InterfaceAddresses::from_settings(room)?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        crate::log::start_logging(&context.console, context.verbose, crate::log::SERVER_LEVEL)?;
+        let settings = &context.settings;
+        let named = interfaces::InterfaceAddresses::from_settings(context)?;
         let mut http = HttpConfig {
             listen: settings.address("up.listen")?,
-            token: load_token(room, "up.token_file")?,
+            token: load_token(context, "up.token_file")?,
             open: settings.list("up.open"),
             hosts: settings.list("up.hosts"),
             doors: named.shared.clone(),
-            limits: HttpLimits { upload_bytes: upload_limit(room)?, ..HttpLimits::default() },
+            limits: HttpLimits { upload_bytes: upload_limit(context)?, ..HttpLimits::default() },
             ..HttpConfig::default()
         };
         http.check().map_err(|error| usage_error(error.to_string()))?;
         if http.token.is_none() {
-            http.start_token = start_token(room);
+            http.start_token = start_token(context);
         }
         let mut config = Config {
-            jobs: load_jobs(room)?,
-            soprano: soprano_config(room)?,
+            jobs: load_jobs(context)?,
+            soprano: soprano_config(context)?,
             version: env!("CARGO_PKG_VERSION").to_string(),
             ..http.into()
         };
-        let (store, is_writable) = open_store(room)?;
+        let (store, is_writable) = open_store(context)?;
         let stored = super::predictors::write_stored_pipelines(&store);
-        let answering = named.build_power_services(room, &config, !self.no_power, stored)?;
+        let answering = named.build_power_services(context, &config, !self.no_power, stored)?;
         if let Some(answering) = answering.as_ref().filter(|_| !self.no_power) {
             let estimator = answering.estimator.clone();
             config.power = Some(NodePowerConfig {
                 roots: KernelRoots::default(),
-                interval: power_interval(room)?,
+                interval: power_interval(context)?,
                 estimator,
                 engine: EngineNameSource::discover(),
             });
         }
         config.doctor = Some(doctor_callback(&store));
         let place = store.location().to_string();
-        let console = room.console;
+        let console = context.console;
         let work = match is_writable && !self.no_work {
-            true => Some(QueueWorkerThread::start(room, store.clone())?),
+            true => Some(QueueWorkerThread::start(context, store.clone())?),
             false => None,
         };
-        let mut doors = answering.and_then(|answering| answering.doors);
-        if let Some(doors) = doors.as_mut().filter(|_| is_writable) {
-            doors.recorder = Some(super::power::pipeline_recorder(store.clone())?);
+        let mut services = answering.and_then(|answering| answering.services);
+        if let Some(services) = services.as_mut().filter(|_| is_writable) {
+            services.recorder = Some(super::power::pipeline_recorder(store.clone())?);
         }
-        let power = doors.map(KeplerServices::run_in_background).transpose()?;
+        let power = services.map(KeplerServices::run_in_background).transpose()?;
         if let Some(places) = power.as_ref().and_then(|power| power.opened.describe()) {
             console.note(format!("metier: power at {places}"));
         }
@@ -207,21 +207,21 @@ impl UpArgs {
 }
 
 /// The upload limit, at most the limit for any graph file.
-fn upload_limit(room: &CommandContext) -> anyhow::Result<u64> {
+fn upload_limit(context: &CommandContext) -> anyhow::Result<u64> {
     let most = metier_onnx::OnnxLimits::default().file_bytes as u64;
-    let limit = room.settings.size("up.upload_limit")?.unwrap_or_default().get();
+    let limit = context.settings.size("up.upload_limit")?.unwrap_or_default().get();
     if !(1..=most).contains(&limit) {
-        return Err(room.settings.wrong_value("up.upload_limit", &format!("1 to {}Mi", most >> 20)));
+        return Err(context.settings.wrong_value("up.upload_limit", &format!("1 to {}Mi", most >> 20)));
     }
     Ok(limit)
 }
 
 /// Time between power readings, short enough that no energy counter wraps unnoticed.
-fn power_interval(room: &CommandContext) -> anyhow::Result<Duration> {
-    let interval = room.settings.duration("up.power_interval")?.unwrap_or(metier_server::POWER_INTERVAL);
+fn power_interval(context: &CommandContext) -> anyhow::Result<Duration> {
+    let interval = context.settings.duration("up.power_interval")?.unwrap_or(metier_server::POWER_INTERVAL);
     match interval {
         interval if (Duration::from_secs(1)..=Duration::from_secs(60)).contains(&interval) => Ok(interval),
-        _ => Err(room.settings.wrong_value("up.power_interval", "1s to 60s; --no-power does without")),
+        _ => Err(context.settings.wrong_value("up.power_interval", "1s to 60s; --no-power does without")),
     }
 }
 
@@ -232,8 +232,8 @@ struct QueueWorkerThread {
 }
 
 impl QueueWorkerThread {
-    fn start(room: &CommandContext, store: RecordStore) -> anyhow::Result<Self> {
-        let worker = super::session::build_worker(room, store)?;
+    fn start(context: &CommandContext, store: RecordStore) -> anyhow::Result<Self> {
+        let worker = super::session::build_worker(context, store)?;
         let stop = StopRequest::new();
         let until = stop.clone();
         let work = move || {
@@ -284,11 +284,11 @@ impl RetrainThread {
 }
 
 /// The store, and whether it is writable; a read-only store is still served.
-fn open_store(room: &CommandContext) -> anyhow::Result<(RecordStore, bool)> {
-    let location = room.settings.store()?;
+fn open_store(context: &CommandContext) -> anyhow::Result<(RecordStore, bool)> {
+    let location = context.settings.store()?;
     let store = match RecordStore::open(&location) {
         Err(error @ metier_store::Error::ReadOnly { .. }) => {
-            room.console.warn(format!("{error}; it is only read"));
+            context.console.warn(format!("{error}; it is only read"));
             return Ok((RecordStore::open_read_only(&location)?, false));
         }
         other => other?,
@@ -324,21 +324,21 @@ fn doctor_callback(store: &RecordStore) -> metier_server::config::DoctorCallback
 }
 
 /// The token that other users need to start runs, for a server without a configured token. Without it, only this user can start runs.
-fn start_token(room: &CommandContext) -> Option<AccessToken> {
+fn start_token(context: &CommandContext) -> Option<AccessToken> {
     let made = super::token::token_path().and_then(|path| super::token::read_or_create(&path));
     match made.and_then(|token| AccessToken::new(&token).map_err(Into::into)) {
         Ok(secret) => Some(secret),
         Err(error) => {
             let why = crate::exit::error_line(&error);
-            room.console.warn(format!("{why}; only you can start runs through this server"));
+            context.console.warn(format!("{why}; only you can start runs through this server"));
             None
         }
     }
 }
 
 /// Configuration of the SOPRANO-compatible interface.
-fn soprano_config(room: &CommandContext) -> anyhow::Result<SopranoConfig> {
-    let settings = &room.settings;
+fn soprano_config(context: &CommandContext) -> anyhow::Result<SopranoConfig> {
+    let settings = &context.settings;
     let prometheus = match settings.secret("up.prometheus") {
         Some(address) => {
             let token = settings.path("up.prometheus_token_file");
@@ -374,18 +374,18 @@ pub fn prometheus_endpoint(
 }
 
 /// The jobs of the Jenkins-compatible interface.
-fn load_jobs(room: &CommandContext) -> anyhow::Result<Vec<metier_server::JenkinsJobConfig>> {
-    let names = room.settings.list("up.jobs");
-    let wrong = || room.settings.wrong_value("up.jobs", JOBS_SYNTAX);
+fn load_jobs(context: &CommandContext) -> anyhow::Result<Vec<metier_server::JenkinsJobConfig>> {
+    let names = context.settings.list("up.jobs");
+    let wrong = || context.settings.wrong_value("up.jobs", JOBS_SYNTAX);
     let jobs: anyhow::Result<Vec<metier_server::JenkinsJobConfig>> =
         names.iter().map(|name| name.parse().map_err(|_| wrong())).collect();
     let mut jobs = jobs?;
-    for text in room.settings.list("up.job_files") {
+    for text in context.settings.list("up.job_files") {
         let (name, path) = text
             .split_once('=')
-            .ok_or_else(|| room.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
+            .ok_or_else(|| context.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
         let job: metier_server::JenkinsJobConfig =
-            name.parse().map_err(|_| room.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
+            name.parse().map_err(|_| context.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
         let at = jobs.iter().position(|known| known.name == job.name).unwrap_or_else(|| {
             jobs.push(job);
             jobs.len() - 1
@@ -403,7 +403,7 @@ fn read_job_file(path: &Path) -> anyhow::Result<serde_json::Map<String, serde_js
     let (mut file, origins) = runfile::parse(&text).map_err(|faults| named(faults.to_string()))?;
     if !file.command.is_empty() || file.pod.is_some() || file.image.is_some() {
         return Err(named(
-            "it says what to run; want only what is beside that: the image is sent as app_name".into(),
+            "has a command, pod or image; want none: requests name the image as app_name".into(),
         ));
     }
     // Checked with a stand-in image, so that errors appear at start and not at each request.
@@ -420,10 +420,10 @@ const JOB_FILES_SYNTAX: &str = "NAME=FILE with the name of a job and the path of
 const JOBS_SYNTAX: &str = "NAME or NAME=DEVICE, with letters, digits, '-', '_' or '.' in the name";
 
 /// The token from the file that a setting names, or from the environment.
-pub fn load_token(room: &CommandContext, file: &str) -> anyhow::Result<Option<AccessToken>> {
-    let text = match room.settings.path(file) {
+pub fn load_token(context: &CommandContext, file: &str) -> anyhow::Result<Option<AccessToken>> {
+    let text = match context.settings.path(file) {
         Some(path) => Some(read_token(&path)?),
-        None => room.settings.secret("up.token").map(str::to_string),
+        None => context.settings.secret("up.token").map(str::to_string),
     };
     text.map(|text| AccessToken::new(&text).map_err(|error| usage_error(error.to_string()))).transpose()
 }

@@ -129,7 +129,7 @@ fn what_cannot_run_is_said_by_name_and_is_a_run_with_its_cause() {
     for (arguments, parts) in [
         (vec!["bench", "no-such.onnx"], vec!["no-such.onnx"]),
         (vec!["bench", "odd.onnx", "--input", "z=1"], vec!["\"z\"", "one of x"]),
-        (vec!["bench", "odd.onnx", "--batch", "3"], vec!["batch of 3"]),
+        (vec!["bench", "odd.onnx", "--batch", "3"], vec!["batch size of 3"]),
         (vec!["bench", "odd.onnx", "--least", "9999s"], vec!["--least"]),
     ] {
         let output = place.run(&arguments);

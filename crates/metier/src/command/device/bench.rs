@@ -29,14 +29,14 @@ pub struct DeviceBenchArgs {
 }
 
 impl DeviceBenchArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<()> {
         let roots = KernelRoots::default();
         let folder = data_folder();
         let device = identity::describe_device(&roots, folder.as_deref())?;
         // An unwritable store fails before the measurement, not after it.
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let target =
-            if room.console.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+            if context.console.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(PROGRESS_STEPS), target);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {msg}, {eta} left") {
             bar.set_style(style);
@@ -45,7 +45,7 @@ impl DeviceBenchArgs {
             bar.set_position((done * PROGRESS_STEPS as f64) as u64);
             bar.set_message(part.to_string());
             if bar.is_hidden() && done < 1.0 {
-                room.console.note(format!("{:>3.0} %  {part}", done * 100.0));
+                context.console.note(format!("{:>3.0} %  {part}", done * 100.0));
             }
         };
         let plan = PassportBenchPlan {
@@ -59,7 +59,7 @@ impl DeviceBenchArgs {
         let passport = passport?;
         store.put_device(&device)?;
         store.put_passport(&passport)?;
-        passport.notes.iter().for_each(|note| room.console.warn(note));
-        passport_sheet::print_passport(room, &passport)
+        passport.notes.iter().for_each(|note| context.console.warn(note));
+        passport_sheet::print_passport(context, &passport)
     }
 }

@@ -7,9 +7,9 @@ use crate::output::{StreamPaint, TableCell, TextTable, csv_cell, figures, serial
 use crate::time;
 
 /// Prints a passport in the requested form.
-pub fn print_passport(room: &CommandContext, passport: &Passport) -> anyhow::Result<()> {
+pub fn print_passport(context: &CommandContext, passport: &Passport) -> anyhow::Result<()> {
     let rows = figures::leaf_rows(passport)?;
-    room.console.print_record(passport, ["field", "value"], rows, |paint| passport_text(passport, paint))
+    context.console.print_record(passport, ["field", "value"], rows, |paint| passport_text(passport, paint))
 }
 
 pub fn passport_text(passport: &Passport, paint: StreamPaint) -> String {

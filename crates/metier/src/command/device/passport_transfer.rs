@@ -18,7 +18,7 @@ use crate::output::{self, DataFormat, serialised_word};
 /// Export a passport
 #[derive(Debug, Args)]
 #[command(
-    before_help = "Examples:\n  metier device export > rack-7.json                      of this device\n  metier device export raspberry-pi-4b > pi.json          a shipped one, as a pattern for one's own\n  ssh rack-7 metier device export | metier device import -"
+    before_help = "Examples:\n  metier device export > rack-7.json                      of this device\n  metier device export raspberry-pi-4b > pi.json          a shipped passport as a template\n  ssh rack-7 metier device export | metier device import -"
 )]
 pub struct PassportExportArgs {
     /// Id, name or alias of the device [default: this one]
@@ -27,30 +27,30 @@ pub struct PassportExportArgs {
 
 impl PassportExportArgs {
     /// Writes the passport to stdout.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<()> {
         let passport = match &self.device {
-            Some(name) => find_passport(room, name)?,
+            Some(name) => find_passport(context, name)?,
             None => {
                 let own = identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?.id;
-                let Some(passport) = room.store()?.passport(own.as_str())? else {
+                let Some(passport) = context.store()?.passport(own.as_str())? else {
                     bail!("this device has no passport yet; `metier device bench` measures it")
                 };
                 passport
             }
         };
-        match room.console.format {
-            DataFormat::Yaml | DataFormat::Csv => bail!("a passport is carried as JSON; leave -o away"),
+        match context.console.format {
+            DataFormat::Yaml | DataFormat::Csv => bail!("a passport is exported as JSON only; omit -o"),
             DataFormat::Json | DataFormat::Table => {
-                room.console.write_data(|out| output::write_json(out, &passport))
+                context.console.write_data(|out| output::write_json(out, &passport))
             }
         }
     }
 }
 
 /// Finds a stored or shipped passport by name.
-pub fn find_passport(room: &CommandContext, name: &str) -> anyhow::Result<Passport> {
+pub fn find_passport(context: &CommandContext, name: &str) -> anyhow::Result<Passport> {
     // Shipped passports need no store.
-    let store = room.store().ok();
+    let store = context.store().ok();
     passport::find_passport(store.as_ref(), name).with_context(|| {
         format!("no passport of {name:?}; `metier device list` lists those there are, `metier device bench` measures this device")
     })
@@ -60,7 +60,7 @@ pub fn find_passport(room: &CommandContext, name: &str) -> anyhow::Result<Passpo
 #[derive(Debug, Args)]
 #[command(
     before_help = "Examples:\n  metier device import rack-7.json rack-8.json\n  ssh rack-7 metier device export | metier device import -",
-    after_help = "All files are checked before any is kept. A passport takes the place of an earlier one of the same id."
+    after_help = "All files are checked before any is stored. A passport replaces an earlier one with the same id."
 )]
 pub struct PassportImportArgs {
     /// Files of `metier device export`; - for stdin
@@ -70,7 +70,7 @@ pub struct PassportImportArgs {
 
 impl PassportImportArgs {
     /// Checks all passports, then stores all.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<()> {
         let mut passports: Vec<Passport> = Vec::new();
         let mut wrong = Vec::new();
         for file in &self.files {
@@ -86,7 +86,7 @@ impl PassportImportArgs {
             wrong.iter().for_each(|line| print_error(line));
             bail!("nothing was imported; {} thing(s) to put right", wrong.len());
         }
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         for passport in &passports {
             store.put_passport(passport)?;
         }
@@ -99,9 +99,14 @@ impl PassportImportArgs {
             vec![passport.id.clone(), passport.name.clone(), serialised_word(&passport.origin)]
         };
         let rows = passports.iter().map(row);
-        room.console.print_record(&record, ["id", "name", "origin"], rows, |_| {
-            for one in &passports {
-                room.console.note(format!("{} ({}), {}", one.name, one.id, serialised_word(&one.origin)));
+        context.console.print_record(&record, ["id", "name", "origin"], rows, |_| {
+            for passport in &passports {
+                context.console.note(format!(
+                    "{} ({}), {}",
+                    passport.name,
+                    passport.id,
+                    serialised_word(&passport.origin)
+                ));
             }
             String::new()
         })

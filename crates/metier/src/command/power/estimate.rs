@@ -123,7 +123,7 @@ impl EstimateInputArgs {
     /// The tested pipelines.
     pub fn load_pipelines(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         data: &DataFolder,
     ) -> anyhow::Result<Vec<Arc<PredictorPipeline>>> {
         if let Some(name) = &self.pipeline_name {
@@ -133,15 +133,15 @@ impl EstimateInputArgs {
         if !loaded.registry.pipelines.is_empty() {
             return Ok(loaded.registry.pipelines);
         }
-        room.console.note("metier: no pipeline here: what is shipped is tried");
+        context.console.note("metier: no pipeline here: what is shipped is tried");
         Ok(vec![Arc::new(metier_power::defaults::shipped()?.pipeline.clone())])
     }
 
-    pub fn load_inputs(&self, room: &CommandContext, data: &DataFolder) -> anyhow::Result<EstimateInputs> {
+    pub fn load_inputs(&self, context: &CommandContext, data: &DataFolder) -> anyhow::Result<EstimateInputs> {
         let tables = self.load_tables(data)?;
         Ok(EstimateInputs {
             tables: tables.list,
-            pipelines: self.load_pipelines(room, data)?,
+            pipelines: self.load_pipelines(context, data)?,
             warnings: tables.warnings,
         })
     }
@@ -176,9 +176,9 @@ impl EstimateInputs {
 }
 
 impl PowerEstimateArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
-        let tried = self.on.load_inputs(room, &data)?;
+        let tried = self.on.load_inputs(context, &data)?;
         let mut warnings = tried.warnings.clone();
         let mut best: Vec<Value> = Vec::new();
         let mut all = Vec::new();
@@ -201,9 +201,9 @@ impl PowerEstimateArgs {
             return Err(usage_error(format!("nothing could be tried: {}", warnings.join("; "))));
         }
         for warning in &warnings {
-            room.console.warn(warning);
+            context.console.warn(warning);
         }
-        let console = &room.console;
+        let console = &context.console;
         // One line per component, a predictor's largest error first.
         let lines = || {
             all.iter().flat_map(|(source, table, assessment)| {

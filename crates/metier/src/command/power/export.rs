@@ -42,7 +42,7 @@ pub struct PowerExportArgs {
 }
 
 impl PowerExportArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let collected = match (&self.benchmark, &self.collect_date) {
             (Some(name), _) => {
@@ -85,7 +85,7 @@ impl PowerExportArgs {
             metier_power::pipeline::pack_file(&published.folder, std::path::Path::new(&zip))?;
             files.push(zip.to_string_lossy().into_owned());
         }
-        let console = &room.console;
+        let console = &context.console;
         let record = || json!({ "schema": "metier.power-export/1", "files": files, "kept": published.kept, "dropped": published.dropped });
         match console.format {
             DataFormat::Json => console.write_data(|out| output::write_json(out, &record()))?,

@@ -151,24 +151,24 @@ fn raw_counter_frame(
 }
 
 impl PowerExtractArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let by_container = self.of.output_type == OutputType::DynPower;
         let made =
             self.of.extract_table(&self.rows, &self.paths.data_folder(), &self.paths.out, by_container)?;
-        print_table(room, "extract", &self.of, &made, &made.extracted.frame)?;
+        print_table(context, "extract", &self.of, &made, &made.extracted.frame)?;
         Ok(CliExitCode::OK)
     }
 }
 
 /// Prints a summary of a table.
 pub fn print_table(
-    room: &CommandContext,
+    context: &CommandContext,
     command: &str,
     of: &ExtractTableArgs,
     made: &ExtractedTable,
     frame: &FeatureFrame,
 ) -> anyhow::Result<()> {
-    let console = &room.console;
+    let console = &context.console;
     let columns: Vec<ColumnSummary> =
         frame.names().filter_map(|name| ColumnSummary::summarise(frame, name, &made.extracted)).collect();
     let files: Vec<String> = made.files.iter().map(|path| path.display().to_string()).collect();

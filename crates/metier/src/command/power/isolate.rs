@@ -16,7 +16,7 @@ use crate::exit::{CliExitCode, usage_error};
 const EXAMPLES: &str = "Examples:
   metier power isolate -i query -o work -e acpi --feature-group CounterOnly                        without the smallest power
   metier power isolate -i query -o work --isolator profile --profile idle                          without what idle says
-  metier power isolate -i query -o work --isolator joint --target-hints stress                     idle, background and work told apart
+  metier power isolate -i query -o work --isolator joint --target-hints stress                     separates idle, background and work
   metier power isolate-from-data -i work -o work --isolator none --feature-group CounterOnly       from extracted_work.csv";
 
 /// Like extract, without idle and background power
@@ -34,14 +34,14 @@ pub struct PowerIsolateArgs {
 }
 
 impl PowerIsolateArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let mut made = self.of.extract_table(&self.rows, &data, &self.paths.out, true)?;
         let about = TableSubject { source: self.of.energy_source, group: made.group };
         let frame = isolate_frame(&made.extracted.frame, about, &self.isolation, &data)?;
         let stem = self.paths.out.strip_suffix(".csv").unwrap_or(&self.paths.out);
         made.files.push(data.write_table(&format!("isolated_{stem}"), &frame)?);
-        print_table(room, "isolate", &self.of, &made, &frame)?;
+        print_table(context, "isolate", &self.of, &made, &frame)?;
         Ok(CliExitCode::OK)
     }
 }
@@ -66,7 +66,7 @@ pub struct IsolateTableArgs {
 }
 
 impl IsolateTableArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let name = match self.input.starts_with("extracted_") {
             true => self.input.clone(),
@@ -91,7 +91,7 @@ impl IsolateTableArgs {
             feature_group: Some(group),
             output_type: OutputType::DynPower,
         };
-        print_table(room, "isolate-from-data", &of, &made, &frame)?;
+        print_table(context, "isolate-from-data", &of, &made, &frame)?;
         Ok(CliExitCode::OK)
     }
 }

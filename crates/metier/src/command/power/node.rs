@@ -49,7 +49,7 @@ pub fn discover_machine_json() -> anyhow::Result<String> {
 }
 
 impl PowerNodeArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let spec = match &self.machine_spec {
             None => discover::discover(Path::new("/proc"), Path::new("/sys")),
@@ -62,10 +62,10 @@ impl PowerNodeArgs {
         if let Some(id) = self.id.as_ref().filter(|_| self.save) {
             let path =
                 data.write_file(&data.machine_spec_path(id)?, serde_json::to_string(&spec)?.as_bytes())?;
-            room.console.note(format!("saved as {}", path.display()));
+            context.console.note(format!("saved as {}", path.display()));
         }
         let (name, index) = self.load_index(&data)?;
-        self.print_node_types(room, &spec, &name, &index)?;
+        self.print_node_types(context, &spec, &name, &index)?;
         Ok(CliExitCode::OK)
     }
 
@@ -94,12 +94,12 @@ impl PowerNodeArgs {
 
     fn print_node_types(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         spec: &MachineSpec,
         name: &str,
         index: &NodeTypeIndex,
     ) -> anyhow::Result<()> {
-        let console = &room.console;
+        let console = &context.console;
         let found = index.lookup(spec, !self.exact);
         let mut like: Vec<(f64, u32)> =
             index.0.iter().map(|(number, entry)| (spec.similarity(&entry.spec), *number)).collect();
@@ -168,7 +168,7 @@ impl PowerNodeArgs {
         let types = index.0.len();
         console.print(&match found {
             None if types == 0 => format!("{name} has no node types\n"),
-            None => format!("none of the {types} node types of {name} has all that is known of it\n"),
+            None => format!("none of the {types} node types of {name} matches all known attributes\n"),
             Some(found) => {
                 let how = match (found.looseness, found.uncertainty) {
                     (0.0, 0.0) => "exactly".to_string(),

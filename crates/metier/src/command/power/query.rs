@@ -93,7 +93,7 @@ fn seconds_setting(flag: &str, given: Option<u64>, variable: &str, default: u64)
 
 impl PowerQueryArgs {
     /// Runs the query, including these metrics.
-    pub fn run(&self, room: &CommandContext, others: Vec<String>) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext, others: Vec<String>) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let server = self.server.clone().or_else(|| from_environment("PROM_SERVER"));
         let server = server.unwrap_or_else(|| "http://localhost:9090".to_string());
@@ -132,11 +132,12 @@ impl PowerQueryArgs {
         };
         let there = names.iter().filter(|name| query.has(name)).count();
         if there > 0 {
-            room.console
+            context
+                .console
                 .note(format!("metier: going on: {there} of {} metrics are here already", names.len()));
         }
         let mut nodes = BTreeSet::new();
-        let steps = room.console.step_progress(names.len() as u64, "metrics", "saved");
+        let steps = context.console.step_progress(names.len() as u64, "metrics", "saved");
         for name in &names {
             if !query.has(name) {
                 let series =
@@ -158,7 +159,7 @@ impl PowerQueryArgs {
         steps.finish();
         let to = data.file_path(stem, "json");
         query.finish(&names, &to)?;
-        self.write_benchmark_and_machine(room, &data, stem, span)?;
+        self.write_benchmark_and_machine(context, &data, stem, span)?;
         let response = data.read_response("--out", stem)?;
         let rows = metier_power::response_counts::count(&response, &[]);
         data.write_file(
@@ -173,7 +174,7 @@ impl PowerQueryArgs {
                 )?;
             }
         }
-        room.console.note(format!(
+        context.console.note(format!(
             "{} metrics from {} to {} in {}",
             names.len(),
             span.start,
@@ -182,14 +183,14 @@ impl PowerQueryArgs {
         ));
         if nodes.len() > 1 {
             let names: Vec<&str> = nodes.iter().take(5).map(String::as_str).collect();
-            room.console.warn(format!(
+            context.console.warn(format!(
                 "energy is of {} nodes ({}), which tables add up; --only instance={} saves that of one",
                 nodes.len(),
                 names.join(", "),
                 names[0]
             ));
         }
-        validate::print_rows(room, &rows)?;
+        validate::print_rows(context, &rows)?;
         Ok(CliExitCode::OK)
     }
 
@@ -220,7 +221,7 @@ impl PowerQueryArgs {
     /// Saves the time range and the machine.
     fn write_benchmark_and_machine(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         data: &DataFolder,
         stem: &str,
         span: TimeSpan,
@@ -231,7 +232,8 @@ impl PowerQueryArgs {
         if let Some(id) = &self.id {
             let path = data.machine_spec_path(id)?;
             data.write_file(&path, super::node::discover_machine_json()?.as_bytes())?;
-            room.console
+            context
+                .console
                 .note(format!("this machine: {}; check that {stem} is of the same machine", path.display()));
         }
         Ok(())

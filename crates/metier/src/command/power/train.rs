@@ -81,7 +81,7 @@ impl LearningArgs {
 }
 
 impl PowerTrainArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let responses = self.input.iter().map(|name| data.read_response("--input", name));
         let responses: Vec<_> = responses.collect::<Result<_, _>>()?;
@@ -104,11 +104,11 @@ impl PowerTrainArgs {
         self.learning.apply(&mut plan);
         plan.check().map_err(|error| usage_error(error.to_string()))?;
         let known = TrainingKnowledge { idle: idle.as_ref(), judges: judges.as_ref() };
-        let outcome = with_progress(room, |progress| {
+        let outcome = with_progress(context, |progress| {
             training::train_from_responses(&responses, known, &plan, &data.0, progress)
         })?;
         if plan.machine.is_none() {
-            room.console.note("metier: no --id: the rows are of node type 0, and the pipeline does not know which machine that is");
+            context.console.note("metier: no --id: the rows are of node type 0, and the pipeline does not know which machine that is");
         }
         let arguments = json!({
             "input": self.input, "pipeline_name": plan.name, "extractor": plan.extractor.name(), "isolator": plan.isolator.name(),
@@ -118,7 +118,7 @@ impl PowerTrainArgs {
             "id": self.which.id, "vm_train": plan.vm,
         });
         data.write_file(&outcome.folder.join("train_arguments.json"), arguments.to_string().as_bytes())?;
-        pack_and_print(room, &outcome)
+        pack_and_print(context, &outcome)
     }
 }
 
@@ -153,7 +153,7 @@ pub struct TrainTableArgs {
 }
 
 impl TrainTableArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let frame = data.read_table("--input", &self.input)?;
         let group = shared_args::choose_group(&frame, self.feature_group, &self.input)?;
@@ -182,20 +182,20 @@ impl TrainTableArgs {
         }
         let tables = PowerTables { list: vec![table], warnings: Vec::new() };
         let outcome =
-            with_progress(room, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
-        pack_and_print(room, &outcome)
+            with_progress(context, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
+        pack_and_print(context, &outcome)
     }
 }
 
 /// Trains with a progress bar.
 pub fn with_progress<T>(
-    room: &CommandContext,
+    context: &CommandContext,
     learn: impl FnOnce(&mut dyn FnMut(TrainingStep<'_>) -> ControlFlow<()>) -> Result<T, metier_power::Error>,
 ) -> anyhow::Result<T> {
     let mut steps = None;
     let learned = learn(&mut |step| {
         steps
-            .get_or_insert_with(|| room.console.step_progress(step.of as u64, "predictors", "learned"))
+            .get_or_insert_with(|| context.console.step_progress(step.of as u64, "predictors", "learned"))
             .advance();
         ControlFlow::Continue(())
     });
@@ -206,20 +206,20 @@ pub fn with_progress<T>(
 }
 
 /// Packs the pipeline and prints its predictors.
-pub fn pack_and_print(room: &CommandContext, outcome: &TrainingOutcome) -> anyhow::Result<CliExitCode> {
+pub fn pack_and_print(context: &CommandContext, outcome: &TrainingOutcome) -> anyhow::Result<CliExitCode> {
     let mut zip = outcome.folder.as_os_str().to_owned();
     zip.push(".zip");
     let zip = Path::new(&zip);
     metier_power::pipeline::pack_file(&outcome.folder, zip)?;
     for warning in &outcome.warnings {
-        room.console.warn(warning);
+        context.console.warn(warning);
     }
     // The pipeline is complete without a store.
-    match room.writable_store().and_then(super::pipeline_recorder) {
+    match context.writable_store().and_then(super::pipeline_recorder) {
         Ok(recorder) => recorder.record_aside(&outcome.folder),
-        Err(error) => room.console.warn(format!("`metier predictors` does not list it: {error}")),
+        Err(error) => context.console.warn(format!("`metier predictors` does not list it: {error}")),
     }
-    let console = &room.console;
+    let console = &context.console;
     let entries = &outcome.entries;
     match console.format {
         DataFormat::Json => {

@@ -21,8 +21,8 @@ pub struct SubjectLoader<'a> {
 
 impl<'a> SubjectLoader<'a> {
     /// Opens the store if there is one; runs from files need none.
-    pub fn new(room: &'a CommandContext) -> Self {
-        Self { sides: ComparisonSides::new(room), store: room.store().ok() }
+    pub fn new(context: &'a CommandContext) -> Self {
+        Self { sides: ComparisonSides::new(context), store: context.store().ok() }
     }
 
     /// One subject for each text.

@@ -8,8 +8,8 @@ use crate::command::CommandContext;
 use crate::output::{self, DataFormat, StreamPaint, TableCell, TextTable};
 
 /// Prints the checked run: a summary as text, the whole file as data.
-pub fn print_checked(room: &CommandContext, checked: &CheckedRun) -> anyhow::Result<()> {
-    room.console.write_data(|out| match room.console.format {
+pub fn print_checked(context: &CommandContext, checked: &CheckedRun) -> anyhow::Result<()> {
+    context.console.write_data(|out| match context.console.format {
         DataFormat::Json => output::write_json(out, &checked.file),
         DataFormat::Yaml => output::write_yaml(out, &checked.file),
         DataFormat::Csv => output::write_csv(
@@ -22,7 +22,7 @@ pub fn print_checked(room: &CommandContext, checked: &CheckedRun) -> anyhow::Res
             for (name, value) in checked_lines(checked) {
                 table.add_row(vec![TableCell::text(name).styled(StreamPaint::dim), TableCell::text(value)]);
             }
-            Ok(out.write_all(table.render(room.console.paint).as_bytes())?)
+            Ok(out.write_all(table.render(context.console.paint).as_bytes())?)
         }
     })
 }

@@ -36,7 +36,7 @@ pub struct GraphMeasurement<'a> {
 
 /// Measures; returns the records and the first exit code other than 0.
 pub fn measure_graph(
-    room: &CommandContext,
+    context: &CommandContext,
     measured: GraphMeasurement<'_>,
 ) -> anyhow::Result<(Vec<Record>, Option<CliExitCode>)> {
     let source = measured.graph.file.clone();
@@ -54,7 +54,7 @@ pub fn measure_graph(
     file.apply_flags(&measured.flags.given, &mut origins);
     file.environment.extend([measured.variable]);
     file.working_directory = Some(measured.folder.display().to_string());
-    apply_time_settings(room, &mut file, &mut origins)?;
+    apply_time_settings(context, &mut file, &mut origins)?;
     let mut checked = file.check(&origins)?;
     checked.spec.graph = Some(measured.graph);
     let job = MeasureJob {
@@ -65,7 +65,7 @@ pub fn measure_graph(
         membership: None,
         keeping: measured.keeping,
     };
-    let batch = job.measure(room)?;
+    let batch = job.measure(context)?;
     let code = batch.failure.or_else(|| batch.runs.iter().map(run_exit_code).find(|code| *code != 0));
     Ok((batch.runs, code.map(CliExitCode::from_raw)))
 }

@@ -28,8 +28,8 @@ pub struct RemoveRunsArgs {
 
 impl RemoveRunsArgs {
     /// Finds all runs, asks for confirmation, deletes them.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let store = room.writable_store()?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let store = context.writable_store()?;
         let mut runs: Vec<RunId> = Vec::new();
         for text in &self.ids {
             let id = store.find_run(text)?;
@@ -38,14 +38,14 @@ impl RemoveRunsArgs {
             }
         }
         if !self.yes && !confirm_removal(&store, &runs)? {
-            room.console.note("nothing was removed");
+            context.console.note("nothing was removed");
             return Ok(CliExitCode::FAILED);
         }
         for id in &runs {
             store.delete_run(*id)?;
         }
         let many = if runs.len() == 1 { "run" } else { "runs" };
-        room.console.note(format!("removed {} {many}", runs.len()));
+        context.console.note(format!("removed {} {many}", runs.len()));
         Ok(CliExitCode::OK)
     }
 }

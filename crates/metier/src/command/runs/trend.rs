@@ -48,11 +48,11 @@ pub struct TrendArgs {
 impl TrendArgs {
     pub fn run(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         filter: RunFilter,
         limit: Option<u32>,
     ) -> anyhow::Result<CliExitCode> {
-        let store = room.store()?;
+        let store = context.store()?;
         let runs = store.latest_runs(&filter, limit.unwrap_or(MAX_RUNS).min(MAX_RUNS) as usize)?;
         if runs.is_empty() {
             return Err(usage_error(
@@ -73,7 +73,7 @@ impl TrendArgs {
             }
             other => other.into(),
         })?;
-        let console = &room.console;
+        let console = &context.console;
         let is_cost = self.metric.is_cost();
         console.print_record(
             &found,
@@ -88,11 +88,11 @@ impl TrendArgs {
             );
             console.note(console.paint_err.dim(&legend));
         }
-        self.check_regression(room, &found)
+        self.check_regression(context, &found)
     }
 
     /// Exit code for CI: whether a history got worse recently.
-    fn check_regression(&self, room: &CommandContext, found: &TrendReport) -> anyhow::Result<CliExitCode> {
+    fn check_regression(&self, context: &CommandContext, found: &TrendReport) -> anyhow::Result<CliExitCode> {
         if !self.fail_on_change {
             return Ok(CliExitCode::OK);
         }
@@ -109,7 +109,7 @@ impl TrendArgs {
         }
         if !worse.is_empty() {
             let list = worse.join(", ");
-            room.console.note(format!("metier: regression: {} got worse: {list}", self.metric));
+            context.console.note(format!("metier: regression: {} got worse: {list}", self.metric));
             return Ok(CliExitCode::REGRESSION);
         }
         if found.trends.iter().all(|trend| trend.state == TrendState::TooFewRuns) {

@@ -169,8 +169,8 @@ impl ServeTrainerArgs {
         })
     }
 
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let token = super::load_token(room, self.token_file.as_deref())?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let token = super::load_token(context, self.token_file.as_deref())?;
         let settings = self.predictors.kepler_settings();
         let predictors = self.predictors.or_settings(&settings);
         let prometheus = self.prometheus.clone().or_else(|| settings.prometheus());
@@ -178,7 +178,7 @@ impl ServeTrainerArgs {
             (Some(_), _) => Some(self.pipeline_folder(&settings)?),
             (None, folder) => folder.clone(),
         };
-        let shelf = predictors.open_catalog(room, None, folder.as_deref())?;
+        let shelf = predictors.open_catalog(context, None, folder.as_deref())?;
         let online = match (&prometheus, &folder) {
             (Some(address), Some(folder)) => {
                 let (ca, token) = (self.prometheus_ca.clone(), self.prometheus_token_file.clone());
@@ -193,7 +193,7 @@ impl ServeTrainerArgs {
             }
             _ => None,
         };
-        let doors = KeplerServices {
+        let services = KeplerServices {
             socket: self.socket.clone(),
             trainer: Some(self.listen),
             online,
@@ -201,6 +201,6 @@ impl ServeTrainerArgs {
             estimator: Some(predictors.build_estimator(&shelf)?),
             ..KeplerServices::new(shelf)
         };
-        super::run_services(room, doors)
+        super::run_services(context, services)
     }
 }

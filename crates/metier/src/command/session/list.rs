@@ -31,22 +31,23 @@ struct SessionsRecord<'a> {
 }
 
 impl SessionListArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let filter = SessionFilter { state: self.state, limit: self.limit, ..SessionFilter::default() };
-        let sessions = room.store()?.sessions(&filter)?;
+        let sessions = context.store()?.sessions(&filter)?;
         let list = SessionsRecord { schema: "metier.sessions/1", sessions: &sessions };
-        match room.console.format {
-            DataFormat::Json => room.console.write_data(|out| output::write_json(out, &list))?,
-            DataFormat::Yaml => room.console.write_data(|out| output::write_yaml(out, &list))?,
-            DataFormat::Csv => room
+        match context.console.format {
+            DataFormat::Json => context.console.write_data(|out| output::write_json(out, &list))?,
+            DataFormat::Yaml => context.console.write_data(|out| output::write_yaml(out, &list))?,
+            DataFormat::Csv => context
                 .console
                 .write_data(|out| output::write_csv(out, &CSV_COLUMNS, sessions.iter().map(session_cells)))?,
             DataFormat::Table if sessions.is_empty() => {
-                room.console.note("no session fits; `metier session add` puts one in the queue");
+                context.console.note("no session fits; `metier session add` puts one in the queue");
             }
             DataFormat::Table => {
-                room.console
-                    .print(&sessions_table(&sessions, UtcTimestamp::now()).render(room.console.paint))?;
+                context
+                    .console
+                    .print(&sessions_table(&sessions, UtcTimestamp::now()).render(context.console.paint))?;
             }
         }
         Ok(CliExitCode::OK)
@@ -71,10 +72,10 @@ fn state_text(session: &Record) -> String {
 }
 
 fn requester_text(session: &Record) -> String {
-    let door = serialised_word(&session.asker.door);
+    let origin = serialised_word(&session.asker.door);
     match &session.asker.user {
-        Some(user) => format!("{user} ({door})"),
-        None => door,
+        Some(user) => format!("{user} ({origin})"),
+        None => origin,
     }
 }
 

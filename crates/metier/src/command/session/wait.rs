@@ -44,14 +44,14 @@ pub struct SessionLogArgs {
 }
 
 impl SessionLogArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let store = room.store()?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let store = context.store()?;
         let session = store.find_session(&self.id)?;
         let mut part = 0;
         loop {
             // Read before the log: a finished session writes no more output.
             let is_over = store.session(session.id)?.is_none_or(|now| now.state.is_over());
-            part = copy_log(room, &store, &session, part)?;
+            part = copy_log(context, &store, &session, part)?;
             if is_over || !self.follow {
                 return Ok(CliExitCode::OK);
             }
@@ -61,13 +61,13 @@ impl SessionLogArgs {
 }
 
 impl SessionWaitArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let wrong = |text: &String| usage_error(format!("--timeout is {text:?}; want {}", time::DURATION));
         let longest = match &self.timeout {
             Some(text) => Some(time::parse_duration(text).ok_or_else(|| wrong(text))?),
             None => None,
         };
-        let store = room.store()?;
+        let store = context.store()?;
         let session = store.find_session(&self.id)?;
         let begun = Instant::now();
         let (mut text, mut part, mut has_hinted) = (String::new(), 0, false);
@@ -77,21 +77,21 @@ impl SessionWaitArgs {
             };
             let line = progress_line(&now);
             if line != text {
-                room.console.note(&line);
+                context.console.note(&line);
                 text = line;
             }
             if self.log {
-                part = copy_log(room, &store, &session, part)?;
+                part = copy_log(context, &store, &session, part)?;
             }
             if now.state.is_over() {
                 return Ok(session_exit_code(&now));
             }
             if !has_hinted && begun.elapsed() > IDLE_HINT_DELAY && is_queue_idle(&store, &now)? {
-                room.console.note("no worker takes the queue; start `metier up` or `metier session work`");
+                context.console.note("no worker takes the queue; start `metier up` or `metier session work`");
                 has_hinted = true;
             }
             if longest.is_some_and(|longest| begun.elapsed() >= longest) {
-                room.console.note(format!("session {} is still {}", now.number, now.state.word()));
+                context.console.note(format!("session {} is still {}", now.number, now.state.word()));
                 return Ok(CliExitCode::from_raw(124));
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -99,10 +99,15 @@ impl SessionWaitArgs {
     }
 }
 
-fn copy_log(room: &CommandContext, store: &RecordStore, session: &Record, part: u32) -> anyhow::Result<u32> {
+fn copy_log(
+    context: &CommandContext,
+    store: &RecordStore,
+    session: &Record,
+    part: u32,
+) -> anyhow::Result<u32> {
     let (text, next) = store.session_log(session.id, part)?;
     if !text.is_empty() {
-        room.console.write_data(|out| Ok(out.write_all(&text)?))?;
+        context.console.write_data(|out| Ok(out.write_all(&text)?))?;
     }
     Ok(next)
 }

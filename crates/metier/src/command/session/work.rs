@@ -23,32 +23,32 @@ pub struct SessionWorkArgs {
 }
 
 impl SessionWorkArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         // Blocks signals before the store opens: its threads must not receive metier's signals.
         let stop = StopRequest::on_signals();
-        let store = room.writable_store()?;
-        let worker = build_worker(room, store)?;
-        room.console.note("metier: working the queue; Ctrl-C ends it");
+        let store = context.writable_store()?;
+        let worker = build_worker(context, store)?;
+        context.console.note("metier: working the queue; Ctrl-C ends it");
         let until = if self.until_empty { WorkUntil::Empty } else { WorkUntil::Asked };
         let worked = worker.run(&stop, until)?;
-        room.console.note(format!("metier: {worked} sessions worked"));
+        context.console.note(format!("metier: {worked} sessions worked"));
         Ok(CliExitCode::OK)
     }
 }
 
 /// A worker on this device.
-pub fn build_worker(room: &CommandContext, store: RecordStore) -> anyhow::Result<QueueWorker> {
+pub fn build_worker(context: &CommandContext, store: RecordStore) -> anyhow::Result<QueueWorker> {
     let roots = KernelRoots::default();
     let device = metier_device::identity::identify_device(&roots, data_folder().as_deref())?;
-    let launch = launch_spec(room, store.location())?;
+    let launch = launch_spec(context, store.location())?;
     Ok(QueueWorker::new(store, device, roots, launch, runtime_folder()))
 }
 
 /// The command line of a session's child: same store and settings, independent of its working directory.
-pub fn launch_spec(room: &CommandContext, store: &StoreLocation) -> anyhow::Result<MeasuringProgram> {
+pub fn launch_spec(context: &CommandContext, store: &StoreLocation) -> anyhow::Result<MeasuringProgram> {
     let program = std::env::current_exe().context("cannot tell which program this is")?;
     let mut flags: Vec<OsString> = Vec::new();
-    let setting = room.settings.get("store");
+    let setting = context.settings.get("store");
     match (store, setting) {
         (StoreLocation::Sqlite(path), _) => {
             flags
@@ -60,7 +60,7 @@ pub fn launch_spec(room: &CommandContext, store: &StoreLocation) -> anyhow::Resu
         }
         _ => {}
     }
-    if let Some((path, true)) = room.settings.file() {
+    if let Some((path, true)) = context.settings.file() {
         flags.extend([
             "--config".into(),
             absolute(path).context("cannot tell where the settings are")?.into(),

@@ -12,7 +12,7 @@ use crate::output::{OutputFile, printable_text};
 
 /// Writes the named file.
 pub fn write_artefact(
-    room: &CommandContext,
+    context: &CommandContext,
     store: &RecordStore,
     run: &Run,
     name: &str,
@@ -32,7 +32,7 @@ pub fn write_artefact(
         let mut destination = OutputFile::open("--save", path)?;
         store.read_artefact(&file.digest, &mut destination)?;
         destination.commit()?;
-        room.console.note(format!("{} written to {}", file.size_bytes, path.display()));
+        context.console.note(format!("{} written to {}", file.size_bytes, path.display()));
         return Ok(());
     }
     let is_text = file.media_type.starts_with("text/") || file.media_type.contains("json");
@@ -43,5 +43,5 @@ pub fn write_artefact(
             printable_text(&file.media_type)
         )));
     }
-    room.console.write_data(|out| Ok(store.read_artefact(&file.digest, out).map(|_| ())?))
+    context.console.write_data(|out| Ok(store.read_artefact(&file.digest, out).map(|_| ())?))
 }

@@ -103,7 +103,7 @@ impl SplitDeviceArgs {
     /// Finds the cut and devices with the least time. Returns an exit code where nothing fits, after printing the reason.
     pub fn plan_split(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         file: &Path,
         chain: &OperatorChain,
         graph: &GraphAnalysis,
@@ -124,7 +124,7 @@ impl SplitDeviceArgs {
             usage_error(format!("--delay is {:?}; want {}", self.delay, quantity::DURATION))
         })?;
         let labels = device_labels(&self.devices)?;
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let passports = self
             .devices
             .iter()

@@ -27,7 +27,7 @@ pub struct InterfaceAddresses {
 pub struct PowerServices {
     pub estimator: Arc<PowerEstimator>,
     /// Interfaces for Kepler's clients and the update of pipelines; `None` where there is neither.
-    pub doors: Option<KeplerServices>,
+    pub services: Option<KeplerServices>,
 }
 
 const INTERFACE_SYNTAX: &str =
@@ -35,8 +35,8 @@ const INTERFACE_SYNTAX: &str =
 
 impl InterfaceAddresses {
     /// The named interfaces. Without them and without `--listen`, the default addresses of the original systems.
-    pub fn from_settings(room: &CommandContext) -> anyhow::Result<Self> {
-        let settings = &room.settings;
+    pub fn from_settings(context: &CommandContext) -> anyhow::Result<Self> {
+        let settings = &context.settings;
         let is_default =
             |name: &str| settings.get(name).is_none_or(|setting| setting.origin == SettingOrigin::Default);
         if is_default("up.doors") && is_default("up.listen") {
@@ -72,15 +72,15 @@ impl InterfaceAddresses {
     /// `stored` is the folder of the store's pipelines in use.
     pub fn build_power_services(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         config: &Config,
         is_asked: bool,
         stored: Option<PathBuf>,
     ) -> anyhow::Result<Option<PowerServices>> {
-        let online = match (room.settings.path("up.online"), &config.soprano.prometheus) {
+        let online = match (context.settings.path("up.online"), &config.soprano.prometheus) {
             (Some(folder), Some(prometheus)) => Some((folder, prometheus.clone())),
             (Some(_), None) => {
-                return Err(room.settings.wrong_value("up.online", "a --prometheus URL beside it"));
+                return Err(context.settings.wrong_value("up.online", "a --prometheus URL with it"));
             }
             (None, _) => None,
         };
@@ -89,13 +89,13 @@ impl InterfaceAddresses {
         if is_closed && !is_asked {
             return Ok(None);
         }
-        let predictors = PowerPredictorArgs::from_models(room.settings.list("up.models"));
+        let predictors = PowerPredictorArgs::from_models(context.settings.list("up.models"));
         let settings = predictors.kepler_settings();
         let predictors = predictors.or_settings(&settings).with_stored(stored);
         // Shipped predictors never change and need no update.
-        let has_doors = !is_closed || !predictors.is_empty();
+        let has_services = !is_closed || !predictors.is_empty();
         let folder = online.as_ref().map(|(folder, _)| folder.as_path());
-        let shelf = predictors.open_catalog(room, room.settings.path("up.uploads"), folder)?;
+        let shelf = predictors.open_catalog(context, context.settings.path("up.uploads"), folder)?;
         let pace = OnlinePaceArgs::default().or_settings(&settings)?;
         let online = online.map(|(folder, prometheus)| pace.online_config(prometheus, folder, &predictors));
         // The user's start token serves loopback addresses only; a reachable address needs an explicit token.
@@ -104,19 +104,19 @@ impl InterfaceAddresses {
         let token: Option<AccessToken> =
             config.http.token.clone().or_else(|| config.http.start_token.clone().filter(|_| own));
         let estimator = predictors.build_estimator(&shelf)?;
-        let doors = KeplerServices {
+        let services = KeplerServices {
             socket: self.estimator.clone(),
             models: self.models,
             trainer: self.trainer,
             online: online.transpose()?,
-            is_open: config.http.open.iter().any(|door| door == "models"),
+            is_open: config.http.open.iter().any(|name| name == "models"),
             token,
             estimator: Some(estimator.clone()),
             error_key: predictors.error_key(),
             ..KeplerServices::new(shelf)
         };
-        doors.check().map_err(|error| usage_error(error.to_string()))?;
-        Ok(Some(PowerServices { estimator, doors: has_doors.then_some(doors) }))
+        services.check().map_err(|error| usage_error(error.to_string()))?;
+        Ok(Some(PowerServices { estimator, services: has_services.then_some(services) }))
     }
 }
 

@@ -163,7 +163,7 @@ pub fn metadata_figure(
             panels.push(bar_panel(group.name(), bars));
         }
     }
-    let title = format!("errors that {} tells: {} {}", pipeline.name, source.name(), output_type.name());
+    let title = format!("recorded errors of {}: {} {}", pipeline.name, source.name(), output_type.name());
     Some(PlotFigure { title, panels })
 }
 
