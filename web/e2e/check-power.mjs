@@ -1,4 +1,4 @@
-// Power: what the node takes, who takes it, the predictors with their errors; with a meter and without, in both themes and on a phone.
+// Power: what the node takes, power by process, the predictors with their errors; with a meter and without, in both themes and on a phone.
 
 import assert from "node:assert/strict";
 import { inked, lowContrast, nameless } from "./facts.mjs";

@@ -45,7 +45,7 @@ export function against(power: NodePower): string {
 const spanned = (power: NodePower): number => (power.times.at(-1) ?? 0) - (power.times[0] ?? 0) + power.interval_seconds;
 
 const ORIGINS: Record<NodePower["idle_from"], string> = {
-  "meter-fitted": "found from the meter, as what is left when nobody works",
+  "meter-fitted": "fitted to the meter: the power left without any workload",
   "meter-least": "the least that was measured so far, which is rather too much",
   predictor: "as the predictor says",
 };
@@ -130,7 +130,7 @@ export function stacked(power: NodePower): Panel {
     lines.push({ label: part.label, colour: part.colour, values: part.values, drawn: sums[i], isRate: false, isArea: i === 0, isThin: true });
     if (i > 0) bands.push([parts.length - 1 - i, parts.length - i]);
   }
-  return { key: "shares", title: "Who takes it", isHost: true, times: moments(power), lines, bands, write: watts, isBinary: false, writeTime: timeOfDay };
+  return { key: "shares", title: "Power by process", isHost: true, times: moments(power), lines, bands, write: watts, isBinary: false, writeTime: timeOfDay };
 }
 
 /** A consumer as the table shows it. */

@@ -1,4 +1,4 @@
-//! What can be typed. Help, man pages and completions are all made from these definitions.
+//! Command-line definitions. Help, manual pages and completions are generated from them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,21 +12,21 @@ use crate::console::print_error;
 use crate::exit::CliExitCode;
 use crate::output::{ColorWhen, OutputForm, enum_word};
 
-/// Examples first: most people look for the line that does what they want.
+/// Help shows examples first, since most readers look for a line to copy.
 const HELP_TEMPLATE: &str =
     "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
 
 const EXAMPLES: &str = "Examples:
   metier run -- make -j2          measure a command
-  metier runs                     list what was measured
+  metier runs                     list runs
   metier show last                everything about the latest run
   metier compare before after     what changed, and whether chance explains it
   metier report last --file x.html
                                   the same as one file, with charts and advice on limits
-  metier doctor                   what this host lets us measure, and how to get the rest
+  metier doctor                   what this host can measure, and how to get the rest
   metier up                       the page, at http://127.0.0.1:7001";
 
-/// The commands by what one wants to do.
+/// Commands by task.
 const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
     ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
@@ -40,10 +40,10 @@ const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
 #[derive(Debug, Parser)]
 #[command(name = "metier", version, about, before_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct CommandLine {
-    /// What holds for all commands.
+    /// Options of all commands.
     #[command(flatten)]
     pub globals: GlobalArgs,
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: CliCommand,
 }
@@ -64,16 +64,16 @@ pub struct GlobalArgs {
     /// Colours [METIER_COLOR, NO_COLOR; default auto]
     #[arg(long, global = true, value_name = "WHEN")]
     pub color: Option<ColorWhen>,
-    /// Say only data and errors [METIER_QUIET]
+    /// Print only data and errors [METIER_QUIET]
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Say more about what is being done; twice for even more [METIER_LOG]
+    /// Log more; twice for debug output [METIER_LOG]
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 
 impl GlobalArgs {
-    /// What of it is a setting.
+    /// The settings that these flags set.
     pub fn setting_values(&self) -> FlagSettings {
         vec![
             ("store", self.store.clone()),
@@ -91,69 +91,69 @@ pub enum CliCommand {
     Run(Box<command::run::RunArgs>),
     /// Queue runs, to be measured one at a time
     Session(command::session::SessionArgs),
-    /// Show this device, or those that the store knows
+    /// Show this device, or the devices in the store
     Device(command::device::DeviceArgs),
     /// Show a recorded tegrastats log, or this board now
     Board(command::board::BoardArgs),
-    /// Check what this host lets us measure
+    /// Check what this host can measure
     Doctor(command::doctor::DoctorArgs),
     /// Compare two groups of runs
     Compare(command::compare::CompareArgs),
-    /// List what was measured
+    /// List runs
     Runs(command::runs::RunsArgs),
     /// Show everything about a run
     Show(command::show::ShowArgs),
-    /// Write what runs say as one file: HTML, Markdown, JSON
+    /// Write a report of runs as one file: HTML, Markdown, JSON
     Report(command::report::ReportArgs),
-    /// Draw where a run spends its time, function by function
+    /// Draw a flame graph of a run
     Flame(command::flame::FlameArgs),
-    /// Say what an ONNX graph consists of and costs
+    /// Show the operators and cost of an ONNX graph
     Inspect(command::inspect::InspectArgs),
-    /// Run an ONNX graph here, and time it
+    /// Run an ONNX graph here and time it
     Bench(Box<command::bench::BenchArgs>),
     /// Cut an ONNX graph into parts
     Split(command::split::SplitArgs),
-    /// Choose the node of a cluster that a graph goes to, and put it there
+    /// Choose the cluster node for a graph, and deploy it there
     Place(Box<command::place::PlaceArgs>),
-    /// Learn predictors on this device
+    /// Train predictors on this device
     Train(command::train::TrainArgs),
-    /// Predict what a graph would take
+    /// Predict the latency of a graph
     Predict(command::predict::PredictArgs),
-    /// List what was learned
+    /// List and manage predictors
     Predictors(command::predictors::PredictorsArgs),
-    /// Learn and try predictors of power from Kepler's series
+    /// Train and test power predictors from Kepler's metrics
     Power(Box<command::power::PowerArgs>),
     /// Write runs as an archive
     Export(command::export::ExportArgs),
-    /// Take an archive into the store
+    /// Import an archive into the store
     Import(command::import::ImportArgs),
     /// Serve the page and the API
     Up(command::up::UpArgs),
     /// Serve one role alone: Kepler's estimator, model server or trainer
     Serve(command::serve::ServeArgs),
-    /// Print the token that others need to start runs here
+    /// Print the token that other users need to start runs here
     Token(command::token::TokenArgs),
-    /// Show settings and where each comes from
+    /// Show the settings and the source of each
     Config(command::config::ConfigArgs),
     /// Print completions for a shell
     Completions(command::completions::CompletionsArgs),
     /// Print or write the manual pages
     Man(command::man::ManArgs),
-    /// Export what this node runs for Prometheus
+    /// Export metrics of this node to Prometheus
     Agent(command::agent::AgentArgs),
 }
 
 impl CommandLine {
-    /// The definitions, with help in our form.
+    /// The definitions, with metier's help template.
     pub fn clap_definition() -> clap::Command {
         let command = Self::command();
         let groups = list_grouped_commands(&command);
         apply_help_template(command).help_template(format!(
-            "{{about-with-newline}}\n{{before-help}}{{usage-heading}} {{usage}}\n\n{groups}\nOptions:\n{{options}}\n\n`metier COMMAND --help` tells more.\n"
+            "{{about-with-newline}}\n{{before-help}}{{usage-heading}} {{usage}}\n\n{groups}\nOptions:\n{{options}}\n\n`metier COMMAND --help` shows more.\n"
         ))
     }
 
-    /// Reads what was typed.
+    /// Parses the command line.
     pub fn parse(arguments: &[OsString]) -> Result<Self, clap::Error> {
         let arguments = &command::power::normalise_spelling(Self::command, arguments);
         let read = |arguments: &[OsString]| {
@@ -162,7 +162,7 @@ impl CommandLine {
             Self::from_arg_matches(&matches)
         };
         let cli = read(arguments)?;
-        // Only now is it known which word is the first that is no flag.
+        // The first word that is no flag is known only after this first parse.
         match &cli.command {
             CliCommand::Run(run) => {
                 run.with_file_flag(arguments).map_or(Ok(cli), |arguments| read(&arguments))
@@ -193,7 +193,7 @@ fn list_grouped_commands(command: &clap::Command) -> String {
     text
 }
 
-/// `--color` before anything is parsed, since help and errors have colours too.
+/// `--color` ahead of parsing, since help and errors are coloured too.
 fn early_color(arguments: &[OsString]) -> clap::ColorChoice {
     let ours =
         || arguments.iter().take_while(|argument| *argument != "--").filter_map(|argument| argument.to_str());
@@ -207,11 +207,11 @@ fn early_color(arguments: &[OsString]) -> clap::ColorChoice {
     }
 }
 
-/// Says what clap has to say: help and version as they are, errors in one line.
+/// Prints clap's message: help and version unchanged, errors as one line.
 pub fn report_clap_error(error: &clap::Error) -> CliExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that closed our stdout early has what it wanted.
+            // A closed stdout is no error here.
             let _ = error.print();
             CliExitCode::OK
         }
@@ -226,7 +226,7 @@ pub fn report_clap_error(error: &clap::Error) -> CliExitCode {
     }
 }
 
-/// clap's paragraphs as one line: the error, then its tips, then where help is.
+/// clap's paragraphs as one line: the error, its tips, then the way to help.
 fn clap_error_line(rendered: &str) -> String {
     let mut parts = Vec::new();
     let mut usage = None;
@@ -241,7 +241,7 @@ fn clap_error_line(rendered: &str) -> String {
             parts.push(format!(" {line}"));
         }
     }
-    // The words before the first option or argument are the command.
+    // The words before the first option or argument name the command.
     let command: Vec<&str> = usage
         .as_deref()
         .unwrap_or("metier")

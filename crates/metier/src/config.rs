@@ -1,8 +1,8 @@
-//! Settings: every key, where its value comes from, and whether it makes sense.
+//! Settings: every key, the source of its value, and its validation.
 //!
-//! Precedence: flag, then environment, then file, then default. All keys are in [`SETTING_KEYS`]; a key that the file
-//! has and this list does not is refused by name and line, so a misspelt one is never silently ignored. Only
-//! values that are asked for are checked, except that `metier config` shows them all.
+//! Precedence: flag, then environment, then file, then default. [`SETTING_KEYS`] lists all keys.
+//! An unknown key in the file is rejected with its name and line, so a misspelt one is never
+//! ignored. Values are checked when they are read; `metier config` checks all.
 
 mod config_file;
 
@@ -21,21 +21,21 @@ use crate::exit::usage_error;
 use crate::output::{ColorWhen, DataFormat, enum_words};
 use crate::time;
 
-/// One thing that can be set.
+/// A setting.
 pub struct SettingKey {
     /// Its name in the file.
     pub name: &'static str,
     /// Its flag, where it has one.
     pub flag: Option<&'static str>,
-    /// What holds if nobody says otherwise; computed for the store.
+    /// Default value; computed for the store.
     pub default: Option<&'static str>,
     pub about: &'static str,
-    /// Whether its value must not be shown.
+    /// Whether its value is secret.
     pub secret: bool,
 }
 
 impl SettingKey {
-    /// Its environment variable, after its name.
+    /// Its environment variable, derived from its name.
     pub fn variable(&self) -> String {
         match self.name {
             "up.token" => "METIER_TOKEN".to_string(),
@@ -53,12 +53,12 @@ const fn setting_key(
     SettingKey { name, flag, default, about, secret: false }
 }
 
-/// Everything that can be set.
+/// All settings.
 pub const SETTING_KEYS: &[SettingKey] = &[
     setting_key("store", Some("--store"), None, "where runs are kept: a file, or postgres://…"),
     setting_key("output", Some("--output"), Some("table"), "form of data: table, json, yaml or csv"),
     setting_key("color", Some("--color"), Some("auto"), "colours: auto, always or never"),
-    setting_key("quiet", Some("--quiet"), Some("false"), "say only data and errors"),
+    setting_key("quiet", Some("--quiet"), Some("false"), "print only data and errors"),
     setting_key("run.interval", Some("--interval"), Some("100ms"), "time between samples"),
     setting_key("run.timeout", Some("--timeout"), None, "longest time a command may take"),
     setting_key("run.grace", Some("--grace"), Some("5s"), "time between INT, TERM and KILL"),
@@ -67,45 +67,45 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         "run.dataset_cache_limit",
         Some("--dataset-cache-limit"),
         None,
-        "most that fetched datasets may take, such as 50Gi",
+        "size limit of the dataset cache, such as 50Gi",
     ),
     setting_key("up.listen", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
-    setting_key("up.open", Some("--open"), Some(""), "doors that need no token, by commas"),
+    setting_key("up.open", Some("--open"), Some(""), "interfaces that need no token, by commas"),
     setting_key("up.hosts", Some("--host"), Some(""), "further names that a proxy passes on"),
-    setting_key("up.jobs", Some("--job"), Some(""), "jobs of the Jenkins-shaped door, by commas"),
+    setting_key("up.jobs", Some("--job"), Some(""), "jobs of the Jenkins-compatible interface, by commas"),
     setting_key(
         "up.job_files",
         Some("--job-file"),
         Some(""),
         "run files of those jobs, as NAME=FILE, by commas",
     ),
-    setting_key("up.doors", Some("--door"), None, "doors with an address of their own, by commas"),
-    setting_key("up.online", Some("--online"), None, "folder of predictors learned from Prometheus"),
-    setting_key("up.uploads", Some("--uploads"), None, "folder of power predictors that are uploaded"),
+    setting_key(
+        "up.doors",
+        Some("--bind"),
+        None,
+        "compatible interfaces with an address of their own, by commas",
+    ),
+    setting_key("up.online", Some("--online"), None, "folder of predictors trained from Prometheus"),
+    setting_key("up.uploads", Some("--uploads"), None, "folder of uploaded power predictors"),
     setting_key("up.models", Some("--models"), None, "pipelines of power predictors, by commas"),
     setting_key(
         "up.prometheus",
         Some("--prometheus"),
         None,
-        "Prometheus that knows the nodes; else PROMETHEUS_IP",
+        "Prometheus with the nodes' metrics; else PROMETHEUS_IP",
     ),
     setting_key(
         "up.prometheus_ca",
         Some("--prometheus-ca"),
         None,
-        "file of the authority that alone vouches for it",
+        "file of the only certificate authority to accept",
     ),
-    setting_key(
-        "up.prometheus_token_file",
-        Some("--prometheus-token-file"),
-        None,
-        "file that holds the token it wants",
-    ),
+    setting_key("up.prometheus_token_file", Some("--prometheus-token-file"), None, "file with its token"),
     setting_key(
         "up.prometheus_insecure",
         Some("--prometheus-insecure"),
         Some("false"),
-        "believe whoever answers in its place",
+        "accept any certificate for it",
     ),
     setting_key(
         "up.soprano_predictor",
@@ -119,31 +119,21 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         None,
         "file of the cluster that graphs are placed in; else as kubectl finds it",
     ),
-    setting_key(
-        "up.upload_limit",
-        Some("--upload-limit"),
-        Some("256Mi"),
-        "largest graph that may be sent to the server",
-    ),
+    setting_key("up.upload_limit", Some("--upload-limit"), Some("256Mi"), "largest graph in an upload"),
     setting_key(
         "up.power_interval",
         Some("--power-interval"),
         Some("5s"),
-        "how often the power of this node is looked at",
+        "time between power readings of this node",
     ),
-    setting_key("up.token_file", Some("--token-file"), None, "file that holds the token"),
+    setting_key("up.token_file", Some("--token-file"), None, "file with the token"),
     SettingKey {
         secret: true,
         ..setting_key("up.token", None, None, "the token itself; better kept in up.token_file")
     },
     setting_key("agent.listen", Some("--listen"), Some("127.0.0.1:7003"), "address of the node's exporter"),
-    setting_key("agent.open", Some("--open"), Some(""), "its doors that need no token, by commas"),
-    setting_key(
-        "agent.token_file",
-        Some("--token-file"),
-        None,
-        "file that holds its token; else METIER_TOKEN",
-    ),
+    setting_key("agent.open", Some("--open"), Some(""), "its interfaces that need no token, by commas"),
+    setting_key("agent.token_file", Some("--token-file"), None, "file with its token; else METIER_TOKEN"),
     setting_key(
         "agent.socket",
         Some("--socket"),
@@ -155,7 +145,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     setting_key("agent.location", Some("--location"), None, "where this node stands"),
 ];
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingOrigin {
     Flag(&'static str),
@@ -176,16 +166,16 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// A value and where it comes from.
+/// A value and its source.
 #[derive(Debug, Clone)]
 pub struct SettingValue {
     /// The value as text; `None` if it is not set and has no default.
     pub value: Option<String>,
-    /// Where it comes from.
+    /// Its source.
     pub origin: SettingOrigin,
 }
 
-/// What was typed: the key and its value, if any.
+/// Settings from flags: key and value, if any.
 pub type FlagSettings = Vec<(&'static str, Option<String>)>;
 
 pub struct Settings {
@@ -195,7 +185,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Gathers settings from what was typed, the environment and the file.
+    /// Merges settings from flags, the environment and the file.
     pub fn load(config: Option<&Path>, typed: FlagSettings) -> anyhow::Result<Self> {
         let (path, named) = match config
             .map(Path::to_path_buf)
@@ -236,7 +226,7 @@ impl Settings {
         Ok(Self { values, path, has_file })
     }
 
-    /// The file that is read, and whether it is there.
+    /// The settings file, and whether it exists.
     pub fn file(&self) -> Option<(&Path, bool)> {
         self.path.as_deref().map(|path| (path, self.has_file))
     }
@@ -250,14 +240,14 @@ impl Settings {
         self.get(name)?.value.as_deref()
     }
 
-    /// The error for a value that makes no sense: who set it, to what, and what would be right.
+    /// The error for an invalid value: its source, the value, and what is wanted.
     pub fn wrong_value(&self, name: &str, want: &str) -> anyhow::Error {
         let Some(setting) = self.get(name) else { return usage_error(format!("there is no setting {name}")) };
         let got = setting.value.as_deref().unwrap_or_default();
         usage_error(format!("{} is {got:?}; want {want}", self.source_of(name)))
     }
 
-    /// What set it, as errors call it.
+    /// Name of the source in errors.
     pub fn source_of(&self, name: &str) -> String {
         match self.get(name).map(|setting| &setting.origin) {
             Some(SettingOrigin::Flag(flag)) => (*flag).to_string(),
@@ -282,7 +272,7 @@ impl Settings {
             .map_err(|_| self.wrong_value(name, &format!("one of {}", enum_words::<T>().join(", "))))
     }
 
-    /// A yes or no.
+    /// A boolean.
     pub fn flag(&self, name: &str) -> anyhow::Result<bool> {
         match self.text(name).unwrap_or_default() {
             "true" | "1" | "yes" => Ok(true),
@@ -322,12 +312,12 @@ impl Settings {
         self.text(name).map(PathBuf::from)
     }
 
-    /// A secret, and only for whoever needs it.
+    /// The value of a secret setting.
     pub fn secret(&self, name: &str) -> Option<&str> {
         self.text(name)
     }
 
-    /// Where runs are kept.
+    /// The store's location.
     pub fn store(&self) -> anyhow::Result<StoreLocation> {
         let Some(text) = self.text("store") else {
             return Err(usage_error(
@@ -340,7 +330,7 @@ impl Settings {
         })
     }
 
-    /// A setting as it may be shown: never with a secret in it.
+    /// The printable form of a setting, without secrets.
     pub fn display_value(&self, key: &SettingKey) -> Option<String> {
         let value = self.text(key.name)?;
         Some(match (key.secret, key.name) {
@@ -350,7 +340,7 @@ impl Settings {
                 Err(_) if value.contains("://") => "(hidden: not a valid URL)".to_string(),
                 Err(_) => value.to_string(),
             },
-            // A password may stand in an address.
+            // A store address may contain a password.
             (_, "up.prometheus") => match value.parse::<metier_prom::query::PromEndpoint>() {
                 Ok(endpoint) => endpoint.to_string(),
                 Err(_) => "(hidden: not an address)".to_string(),
@@ -376,10 +366,10 @@ impl Settings {
     }
 }
 
-/// What the environment says of a key, and in which variable.
+/// The value of a key in the environment, with its variable.
 fn from_environment(key: &SettingKey) -> Option<(String, String)> {
     let of = |name: &str| environment_variable(name).map(|value| (value, name.to_string()));
-    // What the SOPRANO profiler's own images are told with.
+    // The SOPRANO profiler's images set these variables.
     let seeds = || if key.name == "up.prometheus" { of("PROMETHEUS_IP") } else { None };
     of(&key.variable()).or_else(seeds)
 }
@@ -389,28 +379,28 @@ fn environment_variable(name: &str) -> Option<String> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// A base folder of the XDG specification; relative ones are to be ignored, it says.
+/// A base folder of the XDG specification, which demands that relative paths be ignored.
 fn xdg_folder(name: &str, under_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(name).or_else(|| absolute("HOME").map(|home| home.join(under_home)))
 }
 
-/// Where this program keeps its data.
+/// The data folder.
 pub fn data_folder() -> Option<PathBuf> {
     xdg_folder("XDG_DATA_HOME", ".local/share").map(|folder| folder.join("metier"))
 }
 
-/// Where datasets that were fetched are kept, if nobody says otherwise.
+/// Default cache folder of datasets.
 pub fn dataset_folder() -> Option<PathBuf> {
     xdg_folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/datasets"))
 }
 
-/// Where pipelines of power predictors that were fetched are kept, if nobody says otherwise.
+/// Default cache folder of power predictor pipelines.
 pub fn pipeline_folder() -> Option<PathBuf> {
     xdg_folder("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("metier/pipelines"))
 }
 
-/// The first of these folders that files can be written to; else one of this user's own below the folder for temporary files.
+/// The first writable folder of these; else a private folder below the temporary folder.
 pub fn writable_folder(iterator: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
     let is_writable = |folder: &PathBuf| {
         let probe = folder.join(format!(".metier-{}", std::process::id()));
@@ -424,7 +414,8 @@ pub fn writable_folder(iterator: impl IntoIterator<Item = PathBuf>, name: &str) 
         .or_else(|| Some(private_temp_folder()?.join(name)).filter(is_writable))
 }
 
-/// A folder below that for temporary files which only this user can write to; one that somebody else prepared is not taken.
+/// A folder below the temporary folder that only this user can write to. One with another owner is
+/// rejected.
 fn private_temp_folder() -> Option<PathBuf> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
     let own = std::fs::metadata("/proc/self").ok()?.uid();
@@ -434,13 +425,14 @@ fn private_temp_folder() -> Option<PathBuf> {
     (about.is_dir() && about.uid() == own && about.mode() & 0o022 == 0).then_some(folder)
 }
 
-/// A private folder for files that live as long as a run, where the kernel cannot execute from memory.
+/// A private folder for files that live as long as a run, for hosts that cannot execute from
+/// memory.
 pub fn runtime_folder() -> PathBuf {
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     match given.map(|folder| folder.join("metier")).or_else(|| data_folder().map(|folder| folder.join("run")))
     {
         Some(folder) => folder,
-        // A name that nobody can have prepared.
+        // An unpredictable name, so that no other user can create it first.
         None => std::env::temp_dir().join(format!("metier-{}", metier_types::RunId::new())),
     }
 }
@@ -452,7 +444,8 @@ fn default_value(key: &SettingKey) -> Option<String> {
     }
 }
 
-/// Paths in a file are meant from where the file is, not from where one happens to stand; `~/` is home.
+/// Resolves a path relative to the file that contains it, not to the working directory; `~/` is
+/// home.
 fn resolve_path(key: &SettingKey, value: String, file: &Path) -> String {
     let is_path = !value.contains("://")
         && matches!(

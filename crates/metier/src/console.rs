@@ -10,19 +10,19 @@ use crate::exit::ClosedPipe;
 pub use crate::output::print_error;
 use crate::output::{self, DataFormat, OutputFile, StepProgress, StreamPaint};
 
-/// Where to print and how.
+/// Output streams and their form.
 #[derive(Debug, Clone, Copy)]
 pub struct OutputConsole {
     /// The form of data.
     pub format: DataFormat,
     pub paint: StreamPaint,
     pub paint_err: StreamPaint,
-    /// Whether only data and errors are said.
+    /// Whether to print only data and errors.
     pub quiet: bool,
 }
 
 impl OutputConsole {
-    /// As the settings say.
+    /// Reads form, colours and quiet mode from the settings.
     pub fn new(settings: &Settings) -> anyhow::Result<Self> {
         let when = settings.color()?;
         Ok(Self {
@@ -38,7 +38,7 @@ impl OutputConsole {
         write_stdout(write)
     }
 
-    /// Writes data to a file that a flag names, else to stdout.
+    /// Writes data to the file that a flag names, else to stdout.
     pub fn write_data_to(
         &self,
         file: Option<OutputFile>,
@@ -53,7 +53,7 @@ impl OutputConsole {
         }
     }
 
-    /// Prints a record in the form that was asked for: JSON and YAML as it is, CSV as rows, else the text.
+    /// Prints a record in the requested form: JSON and YAML unchanged, CSV as rows, else the text.
     pub fn print_record(
         &self,
         record: &(impl Serialize + ?Sized),
@@ -74,31 +74,31 @@ impl OutputConsole {
         self.write_data(|out| Ok(out.write_all(text.as_bytes())?))
     }
 
-    /// Says something beside the data, unless it is to be quiet.
+    /// Prints a note to stderr, unless quiet.
     pub fn note(&self, text: impl Display) {
         if !self.quiet {
             let _ = writeln!(io::stderr().lock(), "{text}");
         }
     }
 
-    /// Says several lines beside the data at once, so that nothing comes between them.
+    /// Prints several notes in one write, so that no other output separates them.
     pub fn print_stderr(&self, text: &str) {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
-    /// Long work of so many steps.
+    /// Progress of work with a known number of steps.
     pub fn step_progress(&self, of: u64, noun: &'static str, verb: &'static str) -> StepProgress {
         StepProgress::new(of, noun, verb, self.quiet)
     }
 
-    /// Says what the user should know even if the rest went well.
+    /// Prints a warning to stderr, also when quiet.
     pub fn warn(&self, text: impl Display) {
         let word = self.paint_err.yellow("warning:");
         let _ = writeln!(io::stderr().lock(), "metier: {word} {text}");
     }
 }
 
-/// Writes to stdout, through a buffer that is emptied at the end.
+/// Writes to stdout through a buffer that is flushed at the end.
 pub fn write_stdout(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut out = StdoutWriter(BufWriter::with_capacity(64 << 10, io::stdout().lock()));
     write(&mut out).and_then(|()| Ok(out.flush()?)).map_err(|error| match is_stdout_closed(&error) {
@@ -107,7 +107,8 @@ pub fn write_stdout(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) ->
     })
 }
 
-/// stdout whose closing is told apart from any other broken pipe, such as that of a store's connection.
+/// stdout that marks its own closing, unlike other broken pipes such as that of a store's
+/// connection.
 struct StdoutWriter<W>(W);
 
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +131,7 @@ impl<W: Write> Write for StdoutWriter<W> {
     }
 }
 
-/// Whether the reader of stdout went away, however deep in the chain that is said.
+/// Whether the chain of errors contains a closed stdout.
 fn is_stdout_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let io = cause.downcast_ref::<io::Error>().or_else(|| {

@@ -1,4 +1,4 @@
-//! From what was typed to the exit code: loads settings, starts logging, runs the command, reports its error.
+//! Runs a parsed command line: loads settings, starts logging, runs the command, reports its error.
 
 use crate::cli::{CliCommand, CommandLine};
 use crate::command::CommandContext;
@@ -8,9 +8,9 @@ use crate::exit::{CliExitCode, ClosedPipe, error_line, exit_code_of, usage_error
 use crate::log;
 use crate::output::enum_word;
 
-/// Does what was typed, and says what went wrong.
+/// Runs the command and prints its error.
 pub fn dispatch(cli: CommandLine) -> CliExitCode {
-    // A defect of ours must not look like an exit code of a command that was measured.
+    // A defect of metier must not look like the exit code of a measured command.
     let defect = if matches!(cli.command, CliCommand::Run(_)) {
         CliExitCode::OWN_FAILURE
     } else {
@@ -30,7 +30,7 @@ pub fn dispatch(cli: CommandLine) -> CliExitCode {
 
 fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
     let CommandLine { globals, command } = cli;
-    // These need nothing but themselves, and must work where settings are broken.
+    // These commands need no settings, and must work where settings are broken.
     match &command {
         CliCommand::Completions(completions) => return completions.run(CommandLine::clap_definition()),
         CliCommand::Man(man) => return man.run(CommandLine::clap_definition()),
@@ -47,42 +47,42 @@ fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
             "-o is {form:?}, which only `metier report` and `metier flame` write; want table, json, yaml or csv"
         )));
     }
-    let room = CommandContext { console, settings, verbose: globals.verbose, form };
+    let context = CommandContext { console, settings, verbose: globals.verbose, form };
     let is_server = matches!(command, CliCommand::Up(_) | CliCommand::Agent(_) | CliCommand::Serve(_));
-    if !is_server && (room.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
-        log::start_logging(&room.console, room.verbose, log::COMMAND_LEVEL)?;
+    if !is_server && (context.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
+        log::start_logging(&context.console, context.verbose, log::COMMAND_LEVEL)?;
     }
     match command {
-        CliCommand::Run(run) => run.run(&room),
-        CliCommand::Board(board) => board.run(&room),
-        CliCommand::Device(device) => device.run(&room),
-        CliCommand::Doctor(doctor) => doctor.run(&room),
-        CliCommand::Compare(compare) => compare.run(&room),
-        CliCommand::Flame(flame) => flame.run(&room),
-        CliCommand::Export(export) => export.run(&room),
-        CliCommand::Import(import) => import.run(&room),
-        CliCommand::Bench(bench) => bench.run(&room),
-        CliCommand::Inspect(inspect) => inspect.run(&room),
-        CliCommand::Place(place) => place.run(&room),
-        CliCommand::Power(power) => power.run(&room),
-        CliCommand::Predict(predict) => predict.run(&room),
-        CliCommand::Predictors(predictors) => predictors.run(&room),
-        CliCommand::Report(report) => report.run(&room),
-        CliCommand::Runs(runs) => runs.run(&room),
-        CliCommand::Serve(serve) => serve.run(&room),
-        CliCommand::Session(session) => session.run(&room),
-        CliCommand::Show(show) => show.run(&room),
-        CliCommand::Split(split) => split.run(&room),
-        CliCommand::Token(token) => token.run(&room),
-        CliCommand::Train(train) => train.run(&room),
-        CliCommand::Up(up) => up.run(&room),
-        CliCommand::Agent(agent) => agent.run(&room),
-        CliCommand::Config(config) => config.run(&room),
+        CliCommand::Run(run) => run.run(&context),
+        CliCommand::Board(board) => board.run(&context),
+        CliCommand::Device(device) => device.run(&context),
+        CliCommand::Doctor(doctor) => doctor.run(&context),
+        CliCommand::Compare(compare) => compare.run(&context),
+        CliCommand::Flame(flame) => flame.run(&context),
+        CliCommand::Export(export) => export.run(&context),
+        CliCommand::Import(import) => import.run(&context),
+        CliCommand::Bench(bench) => bench.run(&context),
+        CliCommand::Inspect(inspect) => inspect.run(&context),
+        CliCommand::Place(place) => place.run(&context),
+        CliCommand::Power(power) => power.run(&context),
+        CliCommand::Predict(predict) => predict.run(&context),
+        CliCommand::Predictors(predictors) => predictors.run(&context),
+        CliCommand::Report(report) => report.run(&context),
+        CliCommand::Runs(runs) => runs.run(&context),
+        CliCommand::Serve(serve) => serve.run(&context),
+        CliCommand::Session(session) => session.run(&context),
+        CliCommand::Show(show) => show.run(&context),
+        CliCommand::Split(split) => split.run(&context),
+        CliCommand::Token(token) => token.run(&context),
+        CliCommand::Train(train) => train.run(&context),
+        CliCommand::Up(up) => up.run(&context),
+        CliCommand::Agent(agent) => agent.run(&context),
+        CliCommand::Config(config) => config.run(&context),
         CliCommand::Completions(_) | CliCommand::Man(_) => Ok(CliExitCode::OK),
     }
 }
 
-/// What of a command's own flags is a setting.
+/// The settings that a command's own flags set.
 fn setting_values_of(command: &CliCommand) -> FlagSettings {
     match command {
         CliCommand::Run(run) => run.setting_values(),

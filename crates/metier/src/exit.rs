@@ -1,6 +1,6 @@
-//! Exit codes, and how an error becomes one.
+//! Exit codes, and their mapping from errors.
 
-/// The codes, for the manual.
+/// The exit codes, for the manual.
 pub const EXIT_CODES: &[(&str, &str)] = &[
     ("0", "all went well"),
     ("1", "it failed"),
@@ -22,18 +22,18 @@ pub struct CliExitCode(u8);
 impl CliExitCode {
     pub const OK: Self = Self(0);
     pub const FAILED: Self = Self(1);
-    /// What was typed or configured makes no sense.
+    /// The command line or the configuration is invalid.
     pub const USAGE: Self = Self(2);
-    /// No device can take it.
+    /// No device fits.
     pub const INFEASIBLE: Self = Self(3);
-    /// Done, as far as this host allows.
+    /// Done in part.
     pub const PARTIAL: Self = Self(4);
-    /// A comparison found what it was asked to fail for.
+    /// A comparison or trend found a regression.
     pub const REGRESSION: Self = Self(5);
-    /// `run` could not do its own part.
+    /// `run` itself failed.
     pub const OWN_FAILURE: Self = Self(125);
 
-    /// A code that another program chose; only the lowest byte reaches a parent.
+    /// An exit code of another program; only its lowest byte reaches a parent.
     pub const fn from_raw(code: i32) -> Self {
         Self((code & 0xff) as u8)
     }
@@ -43,7 +43,7 @@ impl CliExitCode {
     }
 }
 
-/// What was typed or configured makes no sense: exit code 2.
+/// An invalid command line or configuration: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
@@ -53,15 +53,15 @@ pub fn usage_error(text: impl Into<String>) -> anyhow::Error {
     UsageError(text.into()).into()
 }
 
-/// Whoever read our stdout has enough: not an error, but the end.
+/// The reader of stdout closed it: not an error, but the end.
 #[derive(Debug, thiserror::Error)]
 #[error("stdout was closed by its reader")]
 pub struct ClosedPipe;
 
-/// The whole chain of causes as one line: what happened and why, then what would be right.
+/// The whole chain of causes as one line: what happened and why, then the fix.
 ///
-/// Each error of the chain may end with its advice, after a semicolon; that of an outer one still belongs at the end
-/// of the line, after the causes. A cause that an outer error already tells is not repeated.
+/// Each error of the chain may end with its advice, after a semicolon. The advice of an outer error
+/// still comes last, after the causes. A cause that an outer error includes is not repeated.
 pub fn error_line(error: &anyhow::Error) -> String {
     let mut what = String::new();
     let mut advice = String::new();

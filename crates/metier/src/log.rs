@@ -1,4 +1,4 @@
-//! Logs on stderr: for people on a terminal, JSON lines elsewhere. `METIER_LOG` filters them.
+//! Logs on stderr: text on a terminal, JSON lines elsewhere. `METIER_LOG` filters them.
 
 use std::io::IsTerminal;
 
@@ -7,12 +7,12 @@ use tracing_subscriber::EnvFilter;
 use crate::console::OutputConsole;
 use crate::exit::usage_error;
 
-/// What a server says without being asked: each step of its own life.
+/// Default log level of a server: each step of its life cycle.
 pub const SERVER_LEVEL: &str = "info";
-/// What a command says without being asked: nothing but its data and its errors.
+/// Default log level of a command: only its data and errors.
 pub const COMMAND_LEVEL: &str = "off";
 
-/// Starts logging, from what is said without being asked to everything with `-vv`.
+/// Starts logging; each `-v` raises the default level, up to everything with `-vv`.
 pub fn start_logging(console: &OutputConsole, verbose: u8, otherwise: &str) -> anyhow::Result<()> {
     let level = match (console.quiet, verbose) {
         (true, _) => "error",

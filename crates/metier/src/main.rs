@@ -1,10 +1,10 @@
-//! The program `metier`: parses what was typed, calls the room that does it, prints the answer.
+//! The program `metier`: parses the arguments, calls the responsible crate, prints the result.
 //!
-//! No logic lives here beyond that. Data goes to stdout, everything else to stderr; an error is one line that
-//! says what went wrong and what would be right; the exit codes are those of [`exit`]. A reader that closes
-//! our stdout early has what it wanted: that is success.
+//! It holds no other logic. Data goes to stdout, everything else to stderr. An error is one line
+//! that states the fault and the fix; [`exit`] defines the exit codes. A reader that closes stdout
+//! early is no error.
 //!
-//! Nothing is opened before a command needs it, so `--version`, `--help` and completions touch no store.
+//! The store opens only when a command needs it: `--version`, `--help` and completions touch none.
 
 mod allocator;
 mod cli;

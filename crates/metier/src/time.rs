@@ -1,4 +1,4 @@
-//! Times as people type and read them: `250ms`, `1.5s`, `2 days ago`.
+//! Parses and prints durations and moments: `250ms`, `1.5s`, `2 days ago`.
 
 use std::time::Duration;
 
@@ -8,17 +8,33 @@ pub use metier_session::runfile::quantity::DURATION;
 use metier_session::runfile::quantity::{self, MAX_DURATION};
 use metier_types::UtcTimestamp;
 
-/// What a moment should look like.
+/// Syntax of a moment, for errors.
 pub const MOMENT_SYNTAX: &str =
     "how long ago (90m, 12h, 2d, 3w), a date (2026-01-31, 2026-01-31T14:00) or an RFC 3339 time";
 
-/// Reads a time as run files have it; weeks too.
+/// Parses a duration of run files; weeks too.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let weeks = || Some(7 * quantity::duration(&format!("{}d", text.trim().strip_suffix('w')?))?);
     quantity::duration(text).or_else(weeks).filter(|time| *time <= MAX_DURATION)
 }
 
-/// Reads a moment: how long before `now`, a date or time in the local zone, or an RFC 3339 time.
+/// Parses a flag's duration for clap.
+pub fn parse_duration_flag(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| format!("want {DURATION}"))
+}
+
+/// Parses a duration of whole seconds for clap; Kepler's tools pass a bare number of seconds.
+pub fn parse_whole_seconds_flag(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(seconds) => Ok(seconds),
+        Err(_) => parse_duration(text)
+            .filter(|time| time.subsec_nanos() == 0)
+            .map(|time| time.as_secs())
+            .ok_or_else(|| "want whole seconds: a duration such as 30s or 5m, or a number".to_string()),
+    }
+}
+
+/// Parses a moment: an age before `now`, a local date or time, or an RFC 3339 time.
 pub fn parse_moment(text: &str, now: UtcTimestamp) -> Option<UtcTimestamp> {
     let text = text.trim();
     if let Some(ago) = parse_duration(text.trim_end_matches(" ago")) {
@@ -34,7 +50,7 @@ pub fn parse_moment(text: &str, now: UtcTimestamp) -> Option<UtcTimestamp> {
     local.to_zoned(TimeZone::system()).ok().map(|zoned| zoned.timestamp())
 }
 
-/// A moment as one looks back at it: `12 s ago`, `3 h ago`, then the date.
+/// A past moment, relative: `12 s ago`, `3 h ago`, then the date.
 pub fn time_ago(then: UtcTimestamp, now: UtcTimestamp) -> String {
     let seconds = now.as_second() - then.as_second();
     match seconds {
@@ -72,6 +88,16 @@ mod tests {
             let now: UtcTimestamp = "2026-03-10T12:00:00Z".parse().unwrap();
             let (_, _) = (parse_duration(&text), parse_moment(&text, now));
             proptest::prop_assert_eq!(parse_duration(&format!("{millis}ms")), Some(Duration::from_millis(millis)));
+        }
+    }
+
+    #[test]
+    fn whole_seconds_are_durations_or_numbers() {
+        for (text, seconds) in [("300", 300), ("5m", 300), ("3s", 3), ("0", 0), ("2000ms", 2)] {
+            assert_eq!(parse_whole_seconds_flag(text), Ok(seconds), "{text}");
+        }
+        for bad in ["", "1.5s", "1.5", "-3", "x"] {
+            assert!(parse_whole_seconds_flag(bad).is_err(), "{bad}");
         }
     }
 

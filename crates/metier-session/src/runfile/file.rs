@@ -78,22 +78,22 @@ RunFile "" {
     stop_on_failure: Switch = BOOL, [Measuring "stop-on-failure" ""];
     /// Time limit of a run.
     timeout: Time(duration) = DURATION,
-        [Surroundings "timeout" "TIME"
+        [Surroundings "timeout" "DURATION"
          "Time limit of a run: 250ms, 1.5s, 2m, 1h [METIER_RUN_TIMEOUT; default none]"];
     /// Planned duration; then the run is ended and counts as complete.
     duration: Time(duration) = DURATION,
-        [Surroundings "for" "TIME" "Planned duration; then the run is ended and counts as complete, with exit code 0"];
+        [Surroundings "for" "DURATION" "Planned duration; then the run is ended and counts as complete, with exit code 0"];
     /// Time between INT, TERM and KILL.
     grace: Time(forms::grace) = "a time such as 5s, at most 1h",
-        [Surroundings "grace" "TIME"
+        [Surroundings "grace" "DURATION"
          "Time between INT, TERM and KILL at the end of its time [METIER_RUN_GRACE; default 5s]"];
     /// How long leftover processes may continue.
     linger: Time(duration) = DURATION,
-        [Surroundings "linger" "TIME"
+        [Surroundings "linger" "DURATION"
          "How long leftover processes may continue [METIER_RUN_LINGER; default 10s]"];
     /// Time between samples.
     interval: Time(forms::interval) = "1ms to 10s",
-        [Measuring "interval" "TIME"
+        [Measuring "interval" "DURATION"
          "Time between samples of the time line, 1ms to 10s [METIER_RUN_INTERVAL; default 100ms]"];
     /// Sources of application messages.
     listen: Listen = "socket, pywaggle, lines, or a map with scrape too",
@@ -233,7 +233,7 @@ Ready "ready." {
     output: Text = "a text that it prints";
     /// Time limit of readiness.
     within: Time(forms::above_zero) = DURATION,
-        [Surroundings "ready-within" "TIME" "Time limit of readiness [default 60s]"];
+        [Surroundings "ready-within" "DURATION" "Time limit of readiness [default 60s]"];
 }
 }
 

@@ -24,43 +24,46 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Names of containers come from a container engine's socket, those of pods from the cluster that KUBECONFIG names or that the agent runs in; without them identifiers stand in.")]
 pub struct AgentArgs {
-    /// Where to listen [METIER_AGENT_LISTEN; default 127.0.0.1:7003]
+    /// Address to listen on [METIER_AGENT_LISTEN; default 127.0.0.1:7003]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// Door that needs no token on an address that is not loopback: metrics
-    #[arg(long, value_name = "DOOR")]
+    /// Interface that needs no token on an address that is not loopback: metrics
+    #[arg(long, value_name = "INTERFACE")]
     open: Vec<String>,
-    /// File that holds the token that scrapers must show
+    /// File with the token that scrapers must present
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Where applications are listened to; several may be named, `none` for nowhere [METIER_AGENT_SOCKET; default /run/metier/live_metrics.sock]
+    /// Socket for metrics of applications; can be repeated, `none` for no socket
+    /// [METIER_AGENT_SOCKET; default /run/metier/live_metrics.sock]
     #[arg(long, value_name = "PATH")]
     socket: Vec<String>,
-    /// Socket of the container engine, `none` for no names from one [METIER_AGENT_ENGINE; default DOCKER_HOST, then the usual places]
+    /// Socket of the container engine, `none` to use no engine [METIER_AGENT_ENGINE; default
+    /// DOCKER_HOST, then the usual paths]
     #[arg(long, value_name = "PATH")]
     engine: Option<String>,
     /// Name of this node [METIER_AGENT_NODE, NODE_NAME; default the host's name]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Where this node stands: city=…,country=…,continent=…,latitude=…,longitude=… [METIER_AGENT_LOCATION]
+    /// Location of this node: city=…,country=…,continent=…,latitude=…,longitude=…
+    /// [METIER_AGENT_LOCATION]
     #[arg(long, value_name = "PLACE")]
     location: Option<String>,
-    /// Folder at which the host's file system is mounted
+    /// Folder where the host's file system is mounted
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     root: PathBuf,
-    /// Most containers on the page; the rest is counted
+    /// Limit of containers in the metrics; the rest is counted
     #[arg(long, value_name = "N", default_value_t = AgentLimits::default().containers)]
     containers: usize,
-    /// Most commands on the page, by CPU time and as many by memory
+    /// Limit of commands in the metrics, by CPU time and as many by memory
     #[arg(long, value_name = "N", default_value_t = AgentLimits::default().commands)]
     commands: usize,
-    /// Show processes one by one instead of by command: a new series for each that ever runs
+    /// Export processes by PID instead of by command: a new series for each process
     #[arg(long)]
     by_pid: bool,
 }
 
 impl AgentArgs {
-    /// What of it is a setting.
+    /// The settings that these flags set.
     pub fn setting_values(&self) -> FlagSettings {
         let joined = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
         vec![
@@ -74,9 +77,9 @@ impl AgentArgs {
         ]
     }
 
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        crate::log::start_logging(&room.console, room.verbose, crate::log::SERVER_LEVEL)?;
-        let settings = &room.settings;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        crate::log::start_logging(&context.console, context.verbose, crate::log::SERVER_LEVEL)?;
+        let settings = &context.settings;
         let text = |name: &str| settings.get(name).and_then(|setting| setting.value.clone());
         let environment = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let node = text("agent.node").or_else(|| environment("NODE_NAME"));
@@ -95,7 +98,7 @@ impl AgentArgs {
         let config = AgentConfig {
             server: HttpConfig {
                 listen: settings.address("agent.listen")?,
-                token: load_token(room, "agent.token_file")?,
+                token: load_token(context, "agent.token_file")?,
                 open: settings.list("agent.open"),
                 ..HttpConfig::default()
             },
@@ -106,7 +109,7 @@ impl AgentArgs {
                 etc: self.root.join("etc"),
             },
             data: data_folder(),
-            sources: self.name_sources(room, node.clone())?,
+            sources: self.name_sources(context, node.clone())?,
             node,
             location,
             sockets: settings
@@ -124,27 +127,27 @@ impl AgentArgs {
             ..AgentConfig::default()
         };
         config.check().map_err(|error| usage_error(error.to_string()))?;
-        let console = room.console;
+        let console = context.console;
         metier_server::agent::run(config, |address| {
             console.note(format!("metier: ready at http://{address}/metrics; Ctrl-C ends it"));
         })?;
         Ok(CliExitCode::OK)
     }
 
-    /// Who knows names: an engine whose socket is there, a cluster that we are told of or are in.
+    /// Sources of container and pod names: the engine's socket, if there is one, and the cluster.
     fn name_sources(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         node: Option<String>,
     ) -> anyhow::Result<Vec<Box<dyn NameSource>>> {
         let mut sources: Vec<Box<dyn NameSource>> = Vec::new();
-        let named = room.settings.get("agent.engine").and_then(|setting| setting.value.clone());
+        let named = context.settings.get("agent.engine").and_then(|setting| setting.value.clone());
         let socket = match named.as_deref() {
             Some("none") => None,
             Some(path) => {
                 let path = path.strip_prefix("unix://").unwrap_or(path);
                 if !path.starts_with('/') {
-                    return Err(room
+                    return Err(context
                         .settings
                         .wrong_value("agent.engine", "the absolute path of a socket, or none"));
                 }
@@ -162,7 +165,7 @@ impl AgentArgs {
     }
 }
 
-/// Reads `city=…,country=…`. The error says what would be right.
+/// Parses `city=…,country=…`. The error gives the accepted syntax.
 fn parse_location(text: &str) -> Result<NodeLocation, String> {
     const WANT: &str = "city=…,country=…,continent=…,latitude=…,longitude=…, each at most once";
     let mut place = NodeLocation::default();

@@ -1,13 +1,15 @@
-//! `metier bench`: runs an ONNX graph here, in a child process that is measured like any run, and says what an inference takes.
+//! `metier bench`: runs an ONNX graph in a measured child process and reports the latency of an
+//! inference.
 //!
-//! The child is this program again with a job in a file (`--job`). It tells of each inference by the line protocol, so that the run's
-//! record has stages, and leaves `inference.json`, which is kept with the run.
+//! The child is this program with a job file (`--job`). It reports each inference by the line
+//! protocol, so that the run's record has stages. Its `inference.json` is stored with the run.
 
 mod table;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -23,21 +25,22 @@ use super::run::{flags, graph_run, report_faults};
 use crate::console::print_error;
 use crate::exit::{CliExitCode, usage_error};
 use crate::output::DataFormat;
+use crate::time::parse_duration_flag;
 
 const EXAMPLES: &str = "Examples:
-  metier bench net.onnx                              what an inference takes here
+  metier bench net.onnx                              latency of an inference
   metier bench net.onnx --shape x=1x3x640x640 --threads 1
   metier bench net.onnx --batch 8 --operators        with the time of each operator
-  metier bench net.onnx --runtime both               beside ONNX Runtime; do the outputs agree?
+  metier bench net.onnx --runtime both               with ONNX Runtime; compares the outputs
   metier bench net.onnx --page-cache cold --runs 5   cold starts
-  metier bench net.onnx --with 'stress-ng --cpu 1'   beside a neighbour
+  metier bench net.onnx --with 'stress-ng --cpu 1'   with a co-runner
   metier bench net.onnx --input image=cat.npy --value sr=16000 -o json";
 
-const AFTER: &str = "The graph runs in a process of its own, and that is a run in the store: `metier show last` tells its memory, energy and stages, \
+const AFTER: &str = "The graph runs in a process of its own, and that is a run in the store: `metier show last` shows its memory, energy and stages, \
 `metier compare` compares two. ONNX Runtime is used where its shared library is found: --onnxruntime, METIER_ONNXRUNTIME, ORT_DYLIB_PATH, the usual \
-folders, or an installed Python package. docs/reference/graphs.md tells more.";
+folders, or an installed Python package. docs/reference/graphs.md has more.";
 
-/// Run an ONNX graph here, and time it
+/// Run an ONNX graph here and time it
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = AFTER)]
 pub struct BenchArgs {
@@ -46,55 +49,55 @@ pub struct BenchArgs {
     graph: Option<PathBuf>,
     #[command(flatten)]
     binding: BindingArgs,
-    /// What runs it: rten is built in
+    /// Runtime; rten is built in
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: BenchRuntime,
     /// ONNX Runtime's shared library [METIER_ONNXRUNTIME, ORT_DYLIB_PATH; default the usual places]
     #[arg(long, value_name = "FILE")]
     onnxruntime: Option<PathBuf>,
-    /// Threads that it may use [default: as many as there are cores]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Size of the first dimension, where the graph leaves it open
+    /// Size of the first dimension, if the graph leaves it open
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
-    /// What an input is given: a NumPy file (.npy) or a number; may be given again [default: drawn numbers]
+    /// Input from a NumPy file (.npy) or a number; can be repeated [default: random numbers]
     #[arg(long, value_name = "NAME=FILE|NUMBER")]
     input: Vec<String>,
-    /// What numbers are drawn from
+    /// Seed of the random inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Inferences after the first that are not counted
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     warmup: u32,
-    /// Inferences that are counted, at least
+    /// Smallest number of counted inferences
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     repeat: u32,
-    /// Go on for at least so long
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    least: f64,
-    /// Time each operator too, in a few inferences after the others
+    /// Shortest time that the counted inferences take together: 0s to 1h
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_flag)]
+    least: Duration,
+    /// Time each operator too, in extra inferences
     #[arg(long)]
     operators: bool,
-    /// Write what the graph gives into this folder, as output-N.npy
+    /// Write the graph's outputs to this folder, as output-N.npy
     #[arg(long, value_name = "FOLDER")]
     outputs: Option<PathBuf>,
-    /// Drop the file from the page cache before the start, or read it in: cold, warm
+    /// Page cache before the start: cold drops the file from it, warm reads the file in
     #[arg(long, value_name = "STATE")]
     page_cache: Option<String>,
-    /// Processes that are measured one after the other
+    /// Number of processes to measure, one after the other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
     #[command(flatten)]
     flags: flags::RunFileFlags<flags::SetupFlagGroups>,
     #[command(flatten)]
     keeping: flags::RecordKeepingArgs,
-    /// What a child of ours has to do
+    /// Job file of the child process
     #[arg(long, hide = true, value_name = "FILE")]
     job: Option<PathBuf>,
 }
 
-/// What runs a graph.
+/// Runtime of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BenchRuntime {
     // Not doc comments: those would make `--help` twice as long.
@@ -103,19 +106,19 @@ enum BenchRuntime {
     Both,
 }
 
-/// Inferences with a look at each operator.
+/// Inferences that time each operator.
 const OPERATOR_RUNS: usize = 10;
 
 impl BenchArgs {
-    /// Runs it and prints what it takes.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Runs the graph and prints its latency.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.job {
             Some(job) => run_child(job),
-            None => self.run_parent(room).or_else(report_faults),
+            None => self.run_parent(context).or_else(report_faults),
         }
     }
 
-    fn run_parent(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run_parent(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let path = self.graph.as_deref().ok_or_else(|| usage_error("want the file of a graph"))?;
         let path = std::path::absolute(path).with_context(|| format!("cannot read {}", path.display()))?;
         let bytes = self.binding.read_graph(&path)?;
@@ -123,22 +126,22 @@ impl BenchArgs {
         let job = self.build_job(&path, &bytes)?;
         drop(bytes);
         let (analysis, made, notes) = job.prepare_inputs().map_err(|error| graph_error(&path, error))?;
-        notes.iter().for_each(|note| room.console.note(note));
+        notes.iter().for_each(|note| context.console.note(note));
         let mut report = BenchReport::new(&path, digest, &analysis, &made, job.threads, notes);
         let folder =
             tempfile::Builder::new().prefix("metier-bench-").tempdir().context("no folder for a run")?;
         let mut outputs = Vec::new();
         let mut worst = CliExitCode::OK;
-        for library in self.libraries(room)? {
+        for library in self.libraries(context)? {
             let job = InferenceJob { onnxruntime: library, ..job.clone() };
             let name = job.engine().name();
             let own = folder.path().join(name);
-            let (records, outcome, code) = self.measure_runtime(room, &own, job, &digest, &analysis)?;
+            let (records, outcome, code) = self.measure_runtime(context, &own, job, &digest, &analysis)?;
             match outcome.filter(|outcome| outcome.error.is_none() && outcome.first.is_some()) {
                 Some(outcome) if code == CliExitCode::OK => {
                     outputs.push(outcome.read_outputs(&own)?);
                     if !self.keeping.no_store {
-                        add_training_points(room, &records)?;
+                        add_training_points(context, &records)?;
                     }
                     report.add_runtime(name, &records, &outcome, &analysis, !self.keeping.no_store);
                 }
@@ -154,9 +157,10 @@ impl BenchArgs {
         if let [first, second] = outputs.as_slice() {
             report.comparison = RuntimeComparison::of(&report.results, compare_outputs(first, second));
         }
-        // A program that reads it is told what failed, too.
-        if !report.results.is_empty() || matches!(room.console.format, DataFormat::Json | DataFormat::Yaml) {
-            room.console.print_record(
+        // Programs that read the output get the failures too.
+        if !report.results.is_empty() || matches!(context.console.format, DataFormat::Json | DataFormat::Yaml)
+        {
+            context.console.print_record(
                 &report,
                 table::HEADER.split(','),
                 table::csv_rows(&report),
@@ -166,8 +170,8 @@ impl BenchArgs {
         Ok(worst)
     }
 
-    /// The libraries to run it with, `None` being the built-in one.
-    fn libraries(&self, room: &CommandContext) -> anyhow::Result<Vec<Option<PathBuf>>> {
+    /// The runtime libraries; `None` is the built-in runtime.
+    fn libraries(&self, context: &CommandContext) -> anyhow::Result<Vec<Option<PathBuf>>> {
         if self.runtime == BenchRuntime::Rten {
             return Ok(vec![None]);
         }
@@ -176,7 +180,8 @@ impl BenchArgs {
             (Some(found), BenchRuntime::Onnxruntime) => Ok(vec![Some(std::path::absolute(found)?)]),
             (Some(found), _) => Ok(vec![None, Some(std::path::absolute(found)?)]),
             (None, BenchRuntime::Both) => {
-                room.console
+                context
+                    .console
                     .warn(format!("ONNX Runtime was not found, so rten runs alone; {}", library::FIX));
                 Ok(vec![None])
             }
@@ -206,8 +211,8 @@ impl BenchArgs {
                 Err(_) => drop(files.insert(name, std::path::absolute(text)?)),
             }
         }
-        if !(0.0..=3600.0).contains(&self.least) {
-            return Err(usage_error(format!("--least is {}; want 0 to 3600 seconds", self.least)));
+        if self.least > Duration::from_secs(3600) {
+            return Err(usage_error(format!("--least is {}s; want 0s to 1h", self.least.as_secs())));
         }
         if let Some(folder) = &self.outputs {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -225,16 +230,16 @@ impl BenchArgs {
             files,
             warmup: self.warmup as usize,
             repeats: self.repeat as usize,
-            least_seconds: Seconds(self.least),
+            least_seconds: Seconds(self.least.as_secs_f64()),
             looks: if self.operators { OPERATOR_RUNS } else { 0 },
             outputs: None,
         })
     }
 
-    /// One runtime, as runs of the store.
+    /// Measures one runtime as runs of the store.
     fn measure_runtime(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         folder: &Path,
         mut job: InferenceJob,
         digest: &ContentDigest,
@@ -264,7 +269,7 @@ impl BenchArgs {
                 extra: Default::default(),
             },
             command,
-            // The built-in engine folds constants at load on threads of its own.
+            // The built-in engine folds constants at load, on its own threads.
             variable: ("RTEN_NUM_THREADS".to_string(), job.threads.to_string()),
             folder,
             artefacts: vec![RESULT_FILE.to_string()],
@@ -274,7 +279,7 @@ impl BenchArgs {
             flags: &self.flags,
             keeping: &self.keeping,
         };
-        let (records, code) = graph_run::measure_graph(room, measured)?;
+        let (records, code) = graph_run::measure_graph(context, measured)?;
         let outcome = InferenceOutcome::read(folder);
         if let Some(error) = outcome.as_ref().and_then(|outcome| outcome.error.as_ref()) {
             print_error(&format!("{}: {error}", job.graph.display()));
@@ -310,18 +315,19 @@ impl BenchArgs {
     }
 }
 
-/// The files that hold weights of a graph, as far as they are there: who runs it says what is missing. A graph says their names, so only those in its folder or below count.
+/// Existing weight files of a graph. Missing ones are reported by the runtime. The graph names
+/// these files, so only those in its folder or below count.
 fn external_weight_files(graph: &Path, analysis: &GraphAnalysis) -> Vec<PathBuf> {
     let folder = graph.parent().unwrap_or(Path::new(""));
     let files = analysis.external_files.iter().filter_map(|name| metier_onnx::external_file(folder, name));
     files.filter(|file| file.is_file()).collect()
 }
 
-/// Keeps what the runs teach about how long graphs take; that they teach nothing is no fault of theirs.
-fn add_training_points(room: &CommandContext, records: &[Record]) -> anyhow::Result<()> {
-    let store = room.writable_store()?;
+/// Adds the runs to the training points of latency. Runs without a training point are no error.
+fn add_training_points(context: &CommandContext, records: &[Record]) -> anyhow::Result<()> {
+    let store = context.writable_store()?;
     for record in records {
-        // As it is kept: with its files.
+        // The stored record includes the run's files.
         let Some(run) = store.run(record.id)? else { continue };
         match run_trials::import_run(&store, &run) {
             Ok(Ok(())) => {}
@@ -332,7 +338,7 @@ fn add_training_points(room: &CommandContext, records: &[Record]) -> anyhow::Res
     Ok(())
 }
 
-/// An error with the file's name; what the user gave wrong is an error of usage.
+/// Adds the file's name to an error; invalid input is a usage error.
 fn graph_error(path: &Path, error: Error) -> anyhow::Error {
     let text = format!("{}: {error}", path.display());
     match error {
@@ -345,9 +351,10 @@ fn graph_error(path: &Path, error: Error) -> anyhow::Error {
     }
 }
 
-/// What a child does: the job, its lines to whoever measures, its result beside the job.
+/// Runs the child: executes the job, reports lines to the measuring parent, writes the result
+/// beside the job.
 fn run_child(file: &Path) -> anyhow::Result<CliExitCode> {
-    // An engine's panic is told in the result; it is no defect of ours.
+    // A panic of the engine is part of the result; it is no defect of metier.
     std::panic::set_hook(Box::new(|_| {}));
     crate::allocator::tune_for_inference();
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -357,6 +364,6 @@ fn run_child(file: &Path) -> anyhow::Result<CliExitCode> {
     let lines = std::env::var_os("METIER_LINES").unwrap_or_else(|| "/dev/null".into());
     let mut lines =
         std::fs::OpenOptions::new().append(true).open(&lines).context("cannot tell of inferences")?;
-    // The error is in the result, and whoever started us says it.
+    // The result contains the error, and the parent prints it.
     Ok(if job.run(folder, &mut lines).is_ok() { CliExitCode::OK } else { CliExitCode::FAILED })
 }

@@ -1,4 +1,4 @@
-//! `metier board`: what a recorded log of `tegrastats` says, or what this board shows of itself now.
+//! `metier board`: shows a recorded log of `tegrastats`, or the current figures of this board.
 
 mod current_board;
 mod log_output;
@@ -29,35 +29,35 @@ const EXAMPLES: &str = "Examples:
   metier board tegrastats.log -o csv      one row a line, for other programs
   tegrastats | head -60 | metier board -  lines as they come, timed on receipt";
 
-/// Longest line that is taken as one; what is longer is cut.
+/// Longest line; longer lines are cut.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// Most lines of one log that are kept to be shown; the summary takes all.
+/// Limit of lines to show; the summary includes all lines.
 const MAX_SHOWN_LINES: usize = 1_000_000;
 
 /// Show a recorded tegrastats log, or this board now
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct BoardArgs {
-    /// A log that tegrastats wrote, of any Jetson and release; - for stdin
+    /// Log of tegrastats, of any Jetson and release; - for stdin
     #[arg(value_name = "FILE|-")]
     file: Option<PathBuf>,
-    /// Only what the log says as a whole
+    /// Only the summary of the log
     #[arg(short, long, requires = "file")]
     summary: bool,
-    /// Time between lines that have no stamp [default: 1s]
-    #[arg(long, value_name = "TIME", requires = "file")]
+    /// Time between lines without a timestamp [default: 1s]
+    #[arg(long, value_name = "DURATION", requires = "file")]
     interval: Option<String>,
 }
 
-/// One line with its place.
+/// A line with its number.
 #[derive(Serialize)]
 struct BoardLogRow {
     number: u64,
     role: LineRole,
     #[serde(flatten)]
     line: TegrastatsLine,
-    /// Of the whole board.
+    /// Figures of the whole board.
     #[serde(skip_serializing_if = "Option::is_none")]
     power_watts: Option<Watts>,
 }
@@ -72,8 +72,8 @@ struct BoardLog {
 
 impl BoardArgs {
     /// Prints the log, or the board.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let Some(file) = &self.file else { return current_board::print_current_board(&room.console) };
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let Some(file) = &self.file else { return current_board::print_current_board(&context.console) };
         let interval = match &self.interval {
             None => DEFAULT_INTERVAL,
             Some(text) => {
@@ -90,7 +90,7 @@ impl BoardArgs {
             Box::new(BufReader::new(opened))
         };
         let log = self
-            .read_log(&mut input, interval, is_stdin, room.console.format)
+            .read_log(&mut input, interval, is_stdin, context.console.format)
             .with_context(|| format!("cannot read {}", file.display()))?;
         if log.summary.samples == 0 && log.summary.dropped == 0 {
             anyhow::bail!(
@@ -99,7 +99,7 @@ impl BoardArgs {
                 log.summary.lines
             );
         }
-        let console = &room.console;
+        let console = &context.console;
         if self.summary {
             let rows = figures::leaf_rows(&log.summary)?;
             console.print_record(&log, ["field", "value"], rows, |paint| {
@@ -162,7 +162,7 @@ fn next_line(input: &mut dyn BufRead, bytes: &mut Vec<u8>) -> std::io::Result<bo
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     } else if bytes.len() as u64 == MAX_LINE_BYTES {
-        // The rest of an endless line, in pieces.
+        // Skips the rest of an overlong line, in pieces.
         let mut rest = Vec::new();
         while input.take(MAX_LINE_BYTES).read_until(b'\n', &mut rest)? > 0 && rest.last() != Some(&b'\n') {
             rest.clear();

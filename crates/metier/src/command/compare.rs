@@ -1,4 +1,4 @@
-//! `metier compare`: what changed between two groups of runs, and whether chance explains it.
+//! `metier compare`: compares two groups of runs and tests whether chance explains the difference.
 
 use std::path::Path;
 
@@ -29,19 +29,19 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "A side is a run, a batch, a workload's name (its latest batch; name~1 the one before) or a file of --save-json; several by commas.")]
 pub struct CompareArgs {
-    /// What to compare with
+    /// Baseline (A)
     #[arg(value_name = "A")]
     a: String,
-    /// What changed
+    /// Changed side (B)
     #[arg(value_name = "B")]
     b: String,
     /// Exit with 5 if B is worse by more than this: 5%
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     fail_above: Option<Ratio>,
-    /// Which figures: wall, cpu, user, system, memory, read, written, energy, processes
+    /// Figures to compare: wall, cpu, user, system, memory, read, written, energy, processes
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     metric: Vec<SummaryField>,
-    /// Count runs that ended with an error too
+    /// Include failed runs
     #[arg(long)]
     keep_failed: bool,
 }
@@ -55,8 +55,8 @@ pub fn parse_percent(text: &str) -> Result<Ratio, String> {
 }
 
 impl CompareArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let mut sides = ComparisonSides::new(room);
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let mut sides = ComparisonSides::new(context);
         let (a, b) = (sides.runs(&self.a)?, sides.runs(&self.b)?);
         let fields = if self.metric.is_empty() { SummaryField::ALL.to_vec() } else { self.metric.clone() };
         let options = CompareOptions {
@@ -68,16 +68,16 @@ impl CompareArgs {
         };
         let comparison = compare(&a, &b, &options)?;
         let rows = comparison.metrics.iter().map(metric_cells);
-        room.console.print_record(&comparison, CSV_COLUMNS.split(','), rows, |paint| {
+        context.console.print_record(&comparison, CSV_COLUMNS.split(','), rows, |paint| {
             comparison_table(&comparison, paint)
         })?;
-        self.check_regression(room, &comparison)
+        self.check_regression(context, &comparison)
     }
 
-    /// The question of CI: is it worse?
+    /// Exit code for CI: whether B is worse.
     fn check_regression(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         comparison: &RunComparison,
     ) -> anyhow::Result<CliExitCode> {
         let Some(above) = self.fail_above else { return Ok(CliExitCode::OK) };
@@ -95,7 +95,9 @@ impl CompareArgs {
                     None => format!("{} from nothing", metric.field.short_name()),
                 })
                 .collect();
-            room.console.note(format!("metier: regression: worse by more than {above}: {}", list.join(", ")));
+            context
+                .console
+                .note(format!("metier: regression: worse by more than {above}: {}", list.join(", ")));
             return Ok(CliExitCode::REGRESSION);
         }
         if let Some(because) = comparison.why_not_judged(&watched) {
@@ -107,22 +109,22 @@ impl CompareArgs {
     }
 }
 
-/// Where the runs of a side come from; the store is opened only if a side needs it.
+/// Source of the runs of a side; the store is opened only if a side needs it.
 pub struct ComparisonSides<'a> {
-    room: &'a CommandContext,
+    context: &'a CommandContext,
     store: Option<RecordStore>,
 }
 
 impl<'a> ComparisonSides<'a> {
-    /// Nothing is opened yet.
-    pub fn new(room: &'a CommandContext) -> Self {
-        Self { room, store: None }
+    /// Creates the source; opens no store yet.
+    pub fn new(context: &'a CommandContext) -> Self {
+        Self { context, store: None }
     }
 
     fn store(&mut self) -> anyhow::Result<RecordStore> {
         let store = match self.store.take() {
             Some(store) => store,
-            None => self.room.store()?,
+            None => self.context.store()?,
         };
         self.store = Some(store.clone());
         Ok(store)
@@ -149,7 +151,7 @@ impl<'a> ComparisonSides<'a> {
     }
 }
 
-/// Runs that `--save-json` wrote: one, or a list.
+/// Runs in a file of `--save-json`: a record, or a list.
 fn read_runs_file(path: &Path) -> anyhow::Result<Vec<Run>> {
     let shown = path.display();
     let size = std::fs::metadata(path).map(|meta| meta.len()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `metier completions`: what a shell needs to complete our commands and flags.
+//! `metier completions`: prints completion scripts for shells.
 
 use clap::Args;
 use clap_complete::Shell;
@@ -14,7 +14,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct CompletionsArgs {
-    /// For which shell
+    /// The shell
     shell: Shell,
 }
 

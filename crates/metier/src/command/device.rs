@@ -1,4 +1,4 @@
-//! `metier device`: who this device is, what it can do, and which others are known.
+//! `metier device`: shows this device, its passport, and the other devices in the store.
 
 mod bench;
 mod passport_sheet;
@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
   metier device export > a.json  this device's passport, for `metier device import a.json` elsewhere
   metier device -o json          the record (metier.device/1)";
 
-/// Show this device, measure its passport, or show others
+/// Show this device, measure its passport, or show other devices
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct DeviceArgs {
@@ -35,13 +35,13 @@ pub struct DeviceArgs {
 #[derive(Debug, Subcommand)]
 enum DeviceCommand {
     Bench(bench::DeviceBenchArgs),
-    /// List the devices that the store knows, and all passports
+    /// List the devices in the store, and all passports
     #[command(before_help = "Examples:\n  metier device list -o csv")]
     List,
-    /// Show one of them
+    /// Show a device
     #[command(before_help = "Examples:\n  metier device show rack-7\n  metier device show 'Raspberry Pi 4B'")]
     Show {
-        /// Its id or name; of a passport also another name
+        /// Id or name; for a passport also an alias
         device: String,
     },
     Export(passport_transfer::PassportExportArgs),
@@ -49,35 +49,35 @@ enum DeviceCommand {
 }
 
 impl DeviceArgs {
-    /// Prints what was asked for.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Prints the requested device or list.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.then {
             None => {
                 let device = metier_device::identity::describe_device(
                     &KernelRoots::default(),
                     data_folder().as_deref(),
                 )?;
-                // Who this is can be told without any store.
-                let own = room.store().ok().and_then(|store| store.passport(device.id.as_str()).ok()?);
-                print_device(room, &device, own.as_ref())?;
+                // The device can be identified without a store.
+                let own = context.store().ok().and_then(|store| store.passport(device.id.as_str()).ok()?);
+                print_device(context, &device, own.as_ref())?;
             }
-            Some(DeviceCommand::Bench(bench)) => bench.run(room)?,
+            Some(DeviceCommand::Bench(bench)) => bench.run(context)?,
             Some(DeviceCommand::List) => {
-                let store = room.store()?;
-                print_device_list(room, &store.devices()?, &passport::list_passports(Some(&store)))?;
+                let store = context.store()?;
+                print_device_list(context, &store.devices()?, &passport::list_passports(Some(&store)))?;
             }
-            Some(DeviceCommand::Show { device }) => print_named_device(room, device)?,
-            Some(DeviceCommand::Export(export)) => export.run(room)?,
-            Some(DeviceCommand::Import(import)) => import.run(room)?,
+            Some(DeviceCommand::Show { device }) => print_named_device(context, device)?,
+            Some(DeviceCommand::Export(export)) => export.run(context)?,
+            Some(DeviceCommand::Import(import)) => import.run(context)?,
         }
         Ok(CliExitCode::OK)
     }
 }
 
 /// A device of the store with its passport, or a passport alone.
-fn print_named_device(room: &CommandContext, text: &str) -> anyhow::Result<()> {
-    // Shipped passports are there without any store.
-    let known = match room.store() {
+fn print_named_device(context: &CommandContext, text: &str) -> anyhow::Result<()> {
+    // Shipped passports need no store.
+    let known = match context.store() {
         Ok(store) => find_device(&store, text)?.map(|device| {
             let own = store.passport(device.id.as_str());
             own.map(|own| (device, own))
@@ -88,9 +88,9 @@ fn print_named_device(room: &CommandContext, text: &str) -> anyhow::Result<()> {
     match known {
         Some(known) => {
             let (device, own) = known?;
-            print_device(room, &device, own.as_ref())
+            print_device(context, &device, own.as_ref())
         }
-        None => passport_sheet::print_passport(room, &passport_transfer::find_passport(room, text)?),
+        None => passport_sheet::print_passport(context, &passport_transfer::find_passport(context, text)?),
     }
 }
 
@@ -110,8 +110,8 @@ fn find_device(store: &metier_store::RecordStore, text: &str) -> anyhow::Result<
     }
 }
 
-fn print_device(room: &CommandContext, device: &Record, own: Option<&Passport>) -> anyhow::Result<()> {
-    let console = &room.console;
+fn print_device(context: &CommandContext, device: &Record, own: Option<&Passport>) -> anyhow::Result<()> {
+    let console = &context.console;
     console.print_record(device, ["field", "value"], figures::leaf_rows(device)?, |paint| {
         let mut text = device_table(device, paint);
         if let Some(own) = own {
@@ -168,12 +168,12 @@ fn device_table(device: &Record, paint: StreamPaint) -> String {
 }
 
 fn print_device_list(
-    room: &CommandContext,
+    context: &CommandContext,
     devices: &[Record],
     passports: &[Passport],
 ) -> anyhow::Result<()> {
     let of = |device: &Record| passports.iter().find(|passport| passport.id == device.id.as_str());
-    // A passport without a device in the store is a row of its own.
+    // A passport without a device in the store has its own row.
     let others =
         passports.iter().filter(|passport| devices.iter().all(|device| device.id.as_str() != passport.id));
     let rows: Vec<(&Record, Option<&Passport>)> = devices
@@ -199,7 +199,7 @@ fn print_device_list(
         ]
     });
     let header = ["id", "name", "processor", "threads", "memory_bytes", "os", "seen", "passport"];
-    room.console.print_record(&record, header, cells, |paint| {
+    context.console.print_record(&record, header, cells, |paint| {
         let now = UtcTimestamp::now();
         let header = ["NAME", "PROCESSOR", "THREADS", "MEMORY", "SEEN", "PASSPORT", "ID"];
         let mut table = TextTable::with_header(&header);

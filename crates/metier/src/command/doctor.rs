@@ -1,4 +1,4 @@
-//! `metier doctor`: what this host lets us measure, and the exact fix for what it does not.
+//! `metier doctor`: lists what this host can measure, and the fix for each gap.
 
 use clap::Args;
 use metier_linux::KernelRoots;
@@ -15,10 +15,10 @@ const EXAMPLES: &str = "Examples:
   metier doctor -q && deploy     only whether all that exact numbers need is there
   metier doctor -o json          for programs (metier.doctor/1)";
 
-/// What exact figures need. The others are good to have, and many hosts have no such sensor at all.
+/// Checks that exact figures need. The others are optional; many hosts lack such sensors.
 const REQUIRED_CHECKS: [&str; 3] = ["control group", "process events", "store"];
 
-/// Check what this host lets us measure
+/// Check what this host can measure
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Exit code 0 if everything that exact figures need is there, 4 if not.")]
 pub struct DoctorArgs {}
@@ -39,8 +39,8 @@ struct DoctorRecord<'a> {
 }
 
 impl DoctorArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let location = room.settings.store()?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let location = context.settings.store()?;
         let (store, about) = match RecordStore::open_read_only(&location) {
             Ok(store) => (Some(store), None),
             Err(Error::Absent { store }) => {
@@ -53,7 +53,7 @@ impl DoctorArgs {
             .map(|check| check_row(check.name, check.ok, check.text, check.fix))
             .collect();
         found.extend(about.map(|(ok, text)| check_row("store", ok, text, None)));
-        let console = &room.console;
+        let console = &context.console;
         let diagnosis = DoctorRecord { schema: "metier.doctor/1", checks: &found };
         let rows = found.iter().map(|check| {
             let words = [check.name.clone(), check.ok.to_string(), check.needed.to_string()];

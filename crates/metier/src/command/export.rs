@@ -1,4 +1,4 @@
-//! `metier export`: runs with all that belongs to them, as an archive that `metier import` takes.
+//! `metier export`: writes runs with all their data as an archive for `metier import`.
 
 use std::collections::BTreeSet;
 use std::io::{BufWriter, Write};
@@ -25,10 +25,10 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The archive is JSON Lines: records, series, process trees and files of runs, with their devices and workloads.")]
 pub struct ExportArgs {
-    /// Which runs, as `metier show` takes them
+    /// Runs, named as for `metier show`
     #[arg(value_name = "RUN", required_unless_present = "all")]
     ids: Vec<String>,
-    /// All runs, warm-up included
+    /// All runs, including warm-up
     #[arg(long, conflicts_with = "ids")]
     all: bool,
     /// Write to this file instead of stdout
@@ -37,28 +37,29 @@ pub struct ExportArgs {
 }
 
 impl ExportArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let typed = room
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let typed = context
             .settings
             .get("output")
             .is_some_and(|setting| matches!(setting.origin, SettingOrigin::Flag(_)));
-        if typed && room.console.format != DataFormat::Json {
+        if typed && context.console.format != DataFormat::Json {
             return Err(usage_error(
                 "an archive is always JSON Lines; leave -o away, or take `metier runs -o csv` for a table",
             ));
         }
-        let store = room.store()?;
+        let store = context.store()?;
         let (runs, under_way) = self.select_runs(&store)?;
         if under_way > 0 {
-            room.console
+            context
+                .console
                 .warn(format!("{under_way} run(s) under way are left out; export them when they are over"));
         }
         if runs.is_empty() && !self.all {
             anyhow::bail!("nothing to export: the run is under way; try again when it is over");
         }
-        let steps = room.console.step_progress(runs.len() as u64, "runs", "exported");
+        let steps = context.console.step_progress(runs.len() as u64, "runs", "exported");
         match &self.to {
-            None => room.console.write_data(|out| Ok(export(&store, &runs, out, || steps.advance())?))?,
+            None => context.console.write_data(|out| Ok(export(&store, &runs, out, || steps.advance())?))?,
             Some(path) => {
                 let mut file = BufWriter::with_capacity(1 << 20, OutputFile::open("--to", path)?);
                 export(&store, &runs, &mut file, || steps.advance())?;
@@ -70,7 +71,7 @@ impl ExportArgs {
         Ok(CliExitCode::OK)
     }
 
-    /// The runs that were named, and how many of them are not over.
+    /// The named runs, and how many of them have not ended.
     fn select_runs(&self, store: &RecordStore) -> anyhow::Result<(BTreeSet<ExportedRun>, u64)> {
         let (mut runs, mut under_way) = (BTreeSet::new(), 0);
         for text in &self.ids {

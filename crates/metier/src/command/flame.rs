@@ -1,4 +1,4 @@
-//! `metier flame`: where a run spends its time, function by function, as a picture; and where two runs differ.
+//! `metier flame`: draws the flame graph of a run, or the difference between two runs.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,30 +22,30 @@ const EXAMPLES: &str = "Examples:
   metier flame last -o folded | grep malloc  the stacks as text
   metier flame --folded perf.folded > x.svg  stacks that another tool collapsed";
 
-/// Largest file of stacks.
+/// Largest file of collapsed stacks.
 const MAX_STACKS_BYTES: u64 = 256 << 20;
 
-/// Draw where a run spends its time, function by function
+/// Draw a flame graph of a run
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Forms (-o): svg (default), folded.")]
 pub struct FlameArgs {
     /// A run: id, first or last digits of one, last, last~N, or a workload's name
     #[arg(value_name = "RUN", required_unless_present = "folded")]
     run: Option<String>,
-    /// What to compare with: a run, or a file of collapsed stacks
+    /// Baseline: a run, or a file of collapsed stacks
     #[arg(long, value_name = "RUN|FILE")]
     against: Option<String>,
-    /// Take stacks from this file (`frame;frame COUNT` a line) instead of from a run
+    /// Read collapsed stacks (`frame;frame COUNT` per line) from this file instead of from a run
     #[arg(long, value_name = "FILE", conflicts_with = "run")]
     folded: Option<PathBuf>,
-    /// Write it there instead of to stdout
+    /// Write to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
 impl FlameArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let form = match (room.form, room.console.format) {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let form = match (context.form, context.console.format) {
             (Some(form @ (OutputForm::Svg | OutputForm::Folded)), _) => form,
             (Some(form), _) => {
                 return Err(usage_error(format!("-o is {:?}; want svg or folded", output::enum_word(&form))));
@@ -58,10 +58,10 @@ impl FlameArgs {
         let destination = self.file.as_deref().map(|path| OutputFile::open("--file", path)).transpose()?;
         let (label, stacks) = match (&self.folded, &self.run) {
             (Some(file), _) => read_stacks_file(file)?,
-            (None, Some(text)) => load_stacks(room, text)?,
+            (None, Some(text)) => load_stacks(context, text)?,
             (None, None) => return Err(usage_error("neither a run nor --folded FILE is given")),
         };
-        let against = self.against.as_deref().map(|text| load_stacks(room, text)).transpose()?;
+        let against = self.against.as_deref().map(|text| load_stacks(context, text)).transpose()?;
         let text = match form {
             OutputForm::Folded if against.is_some() => {
                 return Err(usage_error(
@@ -75,17 +75,17 @@ impl FlameArgs {
             }
         };
         let write = |out: &mut dyn Write| -> anyhow::Result<()> { Ok(out.write_all(text.as_bytes())?) };
-        room.console.write_data_to(destination, write)?;
+        context.console.write_data_to(destination, write)?;
         Ok(CliExitCode::OK)
     }
 }
 
-/// The stacks that a text names: a file, or a run.
-fn load_stacks(room: &CommandContext, text: &str) -> anyhow::Result<(String, CollapsedStacks)> {
+/// Loads the stacks of a file or a run.
+fn load_stacks(context: &CommandContext, text: &str) -> anyhow::Result<(String, CollapsedStacks)> {
     if Path::new(text).is_file() {
         return read_stacks_file(Path::new(text));
     }
-    let store = room.store()?;
+    let store = context.store()?;
     let run = find_run(&store, text)?;
     let stacks = run_stacks(&store, &run)?.with_context(|| {
         let why = run
@@ -102,7 +102,7 @@ pub fn run_stacks(store: &RecordStore, run: &Run) -> anyhow::Result<Option<Colla
     let Some(content) = read_run_file(store, run, FOLDED_ARTEFACT, "the file of stacks")? else {
         return Ok(None);
     };
-    // Nothing sampled is a file without lines, and no fault.
+    // A run without samples has an empty file; that is no error.
     if content.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }

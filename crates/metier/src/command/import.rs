@@ -1,4 +1,5 @@
-//! `metier import`: takes an archive into the store; all of it is checked before any of it is written.
+//! `metier import`: imports an archive into the store. All of it is checked before any of it is
+//! written.
 
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
@@ -17,29 +18,29 @@ const EXAMPLES: &str = "Examples:
   ssh lab metier export --all | metier import -  from another machine
   metier import --check runs.jsonl               only look whether it could be imported";
 
-/// Take an archive into the store
+/// Import an archive into the store
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "Runs that are there already are left as they are; a run of the same id with another content is an error, and nothing is written.")]
 pub struct ImportArgs {
-    /// The archive that `metier export` wrote; - for stdin
+    /// Archive of `metier export`; - for stdin
     #[arg(value_name = "FILE")]
     file: String,
-    /// Only check it
+    /// Only check the archive
     #[arg(long)]
     check: bool,
 }
 
 impl ImportArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let mut archive = self.open_archive()?;
         let name = if self.file == "-" { "stdin" } else { &self.file };
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let contents = check(BufReader::with_capacity(1 << 20, &archive), &store)
             .with_context(|| format!("{name} was not imported"))?;
         let known = contents.known_runs.len() as u64;
         if !self.check {
             archive.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {name} again"))?;
-            let steps = room.console.step_progress(contents.new_runs + known, "runs", "imported");
+            let steps = context.console.step_progress(contents.new_runs + known, "runs", "imported");
             import(BufReader::with_capacity(1 << 20, &archive), &store, &contents, || steps.advance())
                 .with_context(|| {
                     format!("{name} was imported only in part; import it again once this is put right")
@@ -51,15 +52,15 @@ impl ImportArgs {
             "new": contents.new_runs, "already_there": known,
         });
         let row = vec![contents.new_runs.to_string(), known.to_string()];
-        room.console.print_record(&record, ["new", "already_there"], [row], |_| {
+        context.console.print_record(&record, ["new", "already_there"], [row], |_| {
             let verb = if self.check { "could be imported" } else { "imported" };
-            room.console.note(format!("{} run(s) {verb}, {known} already there", contents.new_runs));
+            context.console.note(format!("{} run(s) {verb}, {known} already there", contents.new_runs));
             String::new()
         })?;
         Ok(CliExitCode::OK)
     }
 
-    /// The archive as a file that can be read twice; a pipe is kept in a temporary one.
+    /// The archive as a file that can be read twice; a pipe is copied to a temporary file.
     fn open_archive(&self) -> anyhow::Result<File> {
         if self.file != "-" {
             let path = Path::new(&self.file);
@@ -78,10 +79,10 @@ impl ImportArgs {
 }
 
 fn spool_to_file(mut from: impl std::io::Read) -> anyhow::Result<File> {
-    let mut file =
-        tempfile::tempfile().context("cannot make a temporary file; set TMPDIR to a folder with room")?;
+    let mut file = tempfile::tempfile()
+        .context("cannot make a temporary file; set TMPDIR to a folder with free space")?;
     std::io::copy(&mut from, &mut file)
-        .context("cannot keep what comes in a temporary file; set TMPDIR to a folder with room")?;
+        .context("cannot keep what comes in a temporary file; set TMPDIR to a folder with free space")?;
     file.seek(SeekFrom::Start(0))?;
     Ok(file)
 }

@@ -1,4 +1,4 @@
-//! `metier inspect`: what an ONNX graph consists of, and what one inference has to do.
+//! `metier inspect`: shows the operators of an ONNX graph and the work of one inference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
   metier inspect net.onnx --operators                every operator that runs
   metier inspect net.onnx -o json                    everything (metier.graph/1)";
 
-/// Say what an ONNX graph consists of and costs
+/// Show the operators and cost of an ONNX graph
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct InspectArgs {
@@ -28,35 +28,35 @@ pub struct InspectArgs {
     graph: PathBuf,
     #[command(flatten)]
     binding: BindingArgs,
-    /// List every operator that runs
+    /// List every executed operator
     #[arg(long)]
     operators: bool,
 }
 
-/// Sizes for what a graph leaves open.
+/// Sizes of open dimensions.
 #[derive(Debug, Args)]
 pub struct BindingArgs {
-    /// Shape of an input, as NAME=1x3x224x224; may be given again
+    /// Shape of an input, as NAME=1x3x224x224; can be repeated
     #[arg(long, value_name = "INPUT=SHAPE")]
     shape: Vec<String>,
-    /// Size of a named dimension; may be given again
+    /// Size of a named dimension; can be repeated
     #[arg(long, value_name = "NAME=SIZE")]
     dim: Vec<String>,
-    /// Value of an input that decides what the graph does, as sr=16000; may be given again
+    /// Value of an input that selects what the graph computes, as sr=16000; can be repeated
     #[arg(long, value_name = "INPUT=NUMBER[,NUMBER…]")]
     value: Vec<String>,
 }
 
 impl InspectArgs {
-    /// Prints what was asked for.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Prints the analysis of the graph.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let limits = OnnxLimits::default();
         let bytes = self.binding.read_graph(&self.graph)?;
         let bindings = self.binding.bindings()?;
         let read = metier_onnx::read_onnx(&bytes, &limits);
         let analysis = read.and_then(|model| metier_onnx::analyse_graph(&model, &bindings, &limits));
         let graph_analysis = self.binding.name_file_in_error(&self.graph, analysis)?;
-        room.console.print_record(
+        context.console.print_record(
             &graph_analysis,
             CSV_COLUMNS.split(','),
             graph_analysis.operators.iter().map(operator_row),
@@ -71,7 +71,7 @@ impl InspectArgs {
 }
 
 impl BindingArgs {
-    /// What was given, as the reader of graphs takes it.
+    /// The flags as shape bindings.
     pub fn bindings(&self) -> anyhow::Result<ShapeBindings> {
         let shapes = parse_pairs("--shape", &self.shape, "INPUT=1x3x224x224", |text| {
             text.split('x').map(|size| size.parse().ok()).collect::<Option<Vec<u64>>>()
@@ -83,7 +83,7 @@ impl BindingArgs {
         Ok(ShapeBindings { shapes, dims, values })
     }
 
-    /// The content of a graph's file.
+    /// Reads a graph's file.
     pub fn read_graph(&self, path: &Path) -> anyhow::Result<Vec<u8>> {
         let most = OnnxLimits::default().file_bytes as u64;
         let about = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -93,7 +93,7 @@ impl BindingArgs {
         std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// An error with the file's name; what the user gave wrong is an error of usage.
+    /// Adds the file's name to an error; invalid input is a usage error.
     pub fn name_file_in_error<T>(&self, path: &Path, result: Result<T, Error>) -> anyhow::Result<T> {
         result.map_err(|error| match error {
             Error::Shape { .. } | Error::Dimension { .. } => {
@@ -104,7 +104,7 @@ impl BindingArgs {
     }
 }
 
-/// `NAME=…` flags; the last sign of equality separates, since names of inputs may hold one.
+/// Parses `NAME=…` flags. The last `=` separates, since names of inputs may contain one.
 pub fn parse_pairs<T>(
     flag: &str,
     given: &[String],
@@ -139,7 +139,7 @@ fn value_text(value: &ValueDescription) -> String {
     format!("{} {}{kind}", value.name, shape_text(value.shape.as_ref()))
 }
 
-/// A count as people read it: 4.09 G.
+/// A count with an SI prefix: 4.09 G.
 pub fn short_count(count: u64) -> String {
     let steps = [(1_000_000_000_000u64, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
     match steps.into_iter().find(|(step, _)| count >= *step) {
@@ -211,7 +211,8 @@ fn summary_text(analysis: &GraphAnalysis, paint: StreamPaint) -> String {
     text
 }
 
-/// A sum of which so many of all are known: none of them is no figure, some are the least that it can be.
+/// A sum of which `some` of `all` terms are known: empty without any, marked as a lower bound with
+/// some.
 fn partial_sum(some: u64, all: u64, sum: String) -> Option<String> {
     match some {
         0 => None,

@@ -1,4 +1,4 @@
-//! `metier man`: the manual pages, made from the same definitions as the help.
+//! `metier man`: generates manual pages from the definitions of the help.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl ManArgs {
     }
 }
 
-/// One page: what it is, how it is typed, examples, then every flag.
+/// One page: description, synopsis, examples, then every flag.
 fn render_page(command: &clap::Command, name: Option<String>) -> std::io::Result<Vec<u8>> {
     let mut command = command.clone();
     if let Some(name) = name {

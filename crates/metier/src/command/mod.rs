@@ -1,4 +1,4 @@
-//! The commands, one file each, all of the same shape: the flags as a struct, and `run` that does it.
+//! The commands. Each file has a struct of flags and its `run`.
 
 pub mod agent;
 pub mod bench;
@@ -37,22 +37,22 @@ use crate::config::{Settings, data_folder};
 use crate::console::OutputConsole;
 use crate::output::OutputForm;
 
-/// What every command is given.
+/// Context of every command.
 pub struct CommandContext {
     pub console: OutputConsole,
     pub settings: Settings,
-    /// How much to say about what is being done.
+    /// Verbosity of logs.
     pub verbose: u8,
-    /// The form of document that was asked for, if it was one.
+    /// The requested document form, if any.
     pub form: Option<OutputForm>,
 }
 
 impl CommandContext {
-    /// The store, to look at; it must be there.
+    /// Opens the existing store for reading.
     pub fn store(&self) -> anyhow::Result<RecordStore> {
         let location = self.settings.store()?;
         let store = match RecordStore::open_read_only(&location) {
-            // One of an earlier version is brought up to date where it can be written.
+            // A store of an earlier version is migrated if it is writable.
             Err(error @ metier_store::Error::CannotOpen { .. }) => {
                 RecordStore::open(&location).map_err(|_| error)?
             }
@@ -60,8 +60,8 @@ impl CommandContext {
         };
         let under_way =
             RunFilter { state: Some(RunState::Running), warmup: true, limit: 1, ..RunFilter::default() };
-        // What says it is under way may have been killed; whoever looks first finds out. A store that we may
-        // only read is shown as it is.
+        // A run marked as running may have been killed; the first reader marks it as interrupted. A store
+        // that is read-only stays unchanged.
         if store.runs(&under_way).is_ok_and(|page| page.total > 0)
             && let Ok(device) =
                 metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())
@@ -72,19 +72,19 @@ impl CommandContext {
         Ok(store)
     }
 
-    /// The store, to change; it is made where it is not there.
+    /// Opens the store for writing; creates it if there is none.
     pub fn writable_store(&self) -> anyhow::Result<RecordStore> {
         Ok(RecordStore::open(&self.settings.store()?)?)
     }
 }
 
-/// The run that a text names.
+/// Finds a run by its id, position or workload.
 pub fn find_run(store: &RecordStore, text: &str) -> anyhow::Result<Run> {
     let id = store.find_run(text)?;
     store.run(id)?.with_context(|| format!("run {id} is gone"))
 }
 
-/// Largest file of a run that a command reads whole.
+/// Largest file of a run that a command loads.
 const MAX_RUN_FILE_BYTES: u64 = 256 << 20;
 
 /// The content of a file of a run; `None` where the run has no such file.

@@ -1,4 +1,4 @@
-//! `metier place`: which node of a cluster a graph goes to, and its service there. Nothing is
+//! `metier place`: chooses the cluster node for a graph and deploys its service. Nothing is
 //! written without `--apply` or `--rollback`.
 
 use std::collections::BTreeMap;
@@ -30,107 +30,115 @@ use super::up;
 use crate::config::data_folder;
 use crate::exit::{CliExitCode, usage_error};
 use crate::output::{self, DataFormat, TableCell, TextTable, csv_cell, serialised_word};
+use crate::time::parse_duration_flag;
 
 const EXAMPLES: &str = "Examples:
   metier place --graph net.onnx                        every node with its predicted time, and the choice
   metier place --graph net.onnx --prometheus http://prometheus:9090
-                                                       beside what runs on each node now
+                                                       with the current load of each node
   metier place --graph net.onnx --image serve:1 -o yaml
-                                                       the Deployment that would be made
+                                                       print the Deployment
   metier place --graph net.onnx --image serve:1 --port 8080 --apply
-                                                       make it, and wait until it is available
-  metier place --name net --rollback                   what was there before";
+                                                       create it, and wait until it is available
+  metier place --name net --rollback                   restore the previous Deployment";
 
-/// Choose the node of a cluster that a graph goes to, and put it there
+/// Choose the cluster node for a graph, and deploy it there
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PlaceArgs {
-    /// The graph's file
+    /// ONNX file of the graph
     #[arg(long, value_name = "FILE", required_unless_present = "rollback")]
     graph: Option<PathBuf>,
     #[command(flatten)]
     binding: BindingArgs,
-    /// Runtime that will run it: rten, onnxruntime
+    /// Runtime: rten, onnxruntime
     #[arg(long, value_name = "NAME", default_value = "rten")]
     runtime: String,
-    /// Threads of each replica, and cores that it asks for [default: all of the node, and one core
-    /// is asked for]
+    /// Threads of each replica, and its CPU request in cores [default: all threads of the node, a
+    /// request of one core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Option<u32>,
-    /// How busy the nodes' processors are with something else, as 50%; above 100% others wait in a
-    /// queue
+    /// Load of the nodes' processors by other programs, as 50%; above 100% their threads queue
     #[arg(long, value_name = "SHARE", conflicts_with = "prometheus")]
     load: Option<String>,
-    /// Prometheus that knows how busy each node is now
+    /// Prometheus with the current load of each node
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
-    /// File of the certificate authority that alone vouches for that Prometheus
+    /// File of the only certificate authority to accept for that Prometheus
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     prometheus_ca: Option<PathBuf>,
-    /// File that holds the token that Prometheus wants
+    /// File with the token for that Prometheus
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     prometheus_token_file: Option<PathBuf>,
-    /// Believe whoever answers in the place of that Prometheus
+    /// Accept any certificate of that Prometheus
     #[arg(long, requires = "prometheus")]
     prometheus_insecure: bool,
-    /// How many of it, all on one node
+    /// Number of replicas, all on one node
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     replicas: u32,
     /// Only nodes of this architecture, as Kubernetes calls it: amd64, arm64
     #[arg(long, value_name = "NAME")]
     arch: Option<String>,
-    /// Only nodes with this label; may be given again
+    /// Only nodes with this label; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     selector: Vec<String>,
-    /// The image that serves the graph
+    /// Container image that serves the graph
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// An argument of its program; may be given again
+    /// Argument of the container; can be repeated
     #[arg(long = "arg", value_name = "WORD", requires = "image", allow_hyphen_values = true)]
     arguments: Vec<String>,
-    /// A variable of its environment; may be given again
+    /// Environment variable of the container; can be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "image")]
     env: Vec<String>,
-    /// A port that it listens at; it is available when the first one is open
+    /// Port of the container; the Deployment is available when the first port is open
     #[arg(long = "port", value_name = "PORT", requires = "image")]
     ports: Vec<u16>,
     /// Name of the Deployment [default: that of the graph's file]
     #[arg(long, value_name = "NAME", required_unless_present = "graph")]
     name: Option<String>,
-    /// Make or replace the Deployment, after a dry run
+    /// Create or replace the Deployment, after a dry run
     #[arg(long, requires = "image", conflicts_with = "rollback")]
     apply: bool,
-    /// Bring back what was there before the last --apply
+    /// Restore the Deployment from before the last --apply
     #[arg(long)]
     rollback: bool,
-    /// How long it may take until it is available, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    within: u64,
-    /// The cluster's file [default: as kubectl finds it]
+    /// Longest time to wait until the Deployment is available: 1s to 1h
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
+    wait: Duration,
+    /// Kubeconfig [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The context in that file
+    /// Context in the kubeconfig
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// The namespace of the Deployment [default: that of the context]
+    /// Namespace of the Deployment [default: that of the context]
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
 }
 
+/// Parses `--wait`: a duration from 1s to 1h.
+fn parse_wait(text: &str) -> Result<Duration, String> {
+    parse_duration_flag(text)
+        .ok()
+        .filter(|wait| (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(wait))
+        .ok_or_else(|| "want a duration from 1s to 1h".to_string())
+}
+
 impl PlaceArgs {
-    /// Chooses, and does what was asked for.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Chooses the node, and applies or rolls back on request.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let access = ClusterAccess {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             namespace: self.namespace.clone(),
         };
         let serving = self.serving_spec()?;
-        let patience = Duration::from_secs(self.within);
+        let patience = self.wait;
         if self.rollback {
             let name = serving.name.as_str();
             let applied = ClusterDeployer::connect(&access)?.rollback(name, patience)?;
-            return print_applied(room, &applied);
+            return print_applied(context, &applied);
         }
         let Some(path) = &self.graph else {
             return Err(usage_error("--graph is missing; want an ONNX file"));
@@ -156,7 +164,7 @@ impl PlaceArgs {
         let survey = cluster.as_ref().map_err(ToString::to_string).and_then(|cluster| {
             cluster.survey(self.image.as_ref().map(|_| serving.name.as_str())).map_err(|e| e.to_string())
         });
-        // Nodes come from either source, and only Kubernetes takes a Deployment.
+        // Nodes come from Prometheus or Kubernetes; only Kubernetes accepts a Deployment.
         if let Err(why) = &survey
             && (self.apply || !matches!(snapshot, Some(Ok(_))))
         {
@@ -165,11 +173,13 @@ impl PlaceArgs {
                 _ => anyhow::bail!("{why}"),
             }
         }
-        // Without a store there are the passports that are shipped, and nothing learned.
-        let store = match room.store() {
+        // Without a store, only shipped passports are known, and no trained predictor.
+        let store = match context.store() {
             Ok(store) => Some(store),
             Err(error) => {
-                room.console.note(format!("{error:#}; so the shipped passports answer, and nothing learned"));
+                context
+                    .console
+                    .note(format!("{error:#}; so the shipped passports answer, and nothing learned"));
                 None
             }
         };
@@ -197,7 +207,7 @@ impl PlaceArgs {
                 false => manifest = Some(deployer::manifest(service, cluster.namespace())),
             }
         }
-        print_placement(room, &placement, manifest.as_ref())?;
+        print_placement(context, &placement, manifest.as_ref())?;
         Ok(match &placement.applied {
             _ if placement.chosen().is_none() => CliExitCode::INFEASIBLE,
             Some(applied) if !applied.is_available => CliExitCode::FAILED,
@@ -205,7 +215,7 @@ impl PlaceArgs {
         })
     }
 
-    /// The Prometheus that says how busy the nodes are, where one was named.
+    /// The Prometheus with the nodes' load, if named.
     fn prometheus_endpoint(&self) -> anyhow::Result<Option<PromEndpoint>> {
         let Some(address) = &self.prometheus else { return Ok(None) };
         let (authority, token) = (self.prometheus_ca.clone(), self.prometheus_token_file.clone());
@@ -224,8 +234,7 @@ impl PlaceArgs {
         )
     }
 
-    /// What serves it; the image is a stand-in where none was given, and then nothing is made of
-    /// it.
+    /// The Deployment's specification; without --image it has a stand-in that is never deployed.
     fn serving_spec(&self) -> anyhow::Result<ServingImage> {
         let name = match (&self.name, &self.graph) {
             (Some(name), _) => name.clone(),
@@ -248,11 +257,11 @@ impl PlaceArgs {
     }
 }
 
-/// How busy the nodes are, or why that Prometheus does not say it.
+/// The load of the nodes, or why Prometheus does not give it.
 fn load_snapshot(endpoint: PromEndpoint) -> Result<PrometheusSnapshot, String> {
     let named = endpoint.to_string();
     prometheus::take_snapshot_blocking(endpoint).map_err(|error| {
-        // The queries themselves are long, and of no use to the reader.
+        // The queries are long and do not help the reader.
         let why = error.failure().map_or_else(|| error.to_string(), ToString::to_string);
         format!("--prometheus {named} does not tell how busy the nodes are: {why}")
     })
@@ -267,9 +276,9 @@ fn parse_name_values(flag: &str, given: &[String]) -> anyhow::Result<Vec<(String
     given.iter().map(one).collect()
 }
 
-/// Says what was done.
-fn print_applied(room: &CommandContext, applied: &AppliedDeployment) -> anyhow::Result<CliExitCode> {
-    let console = &room.console;
+/// Prints the applied change.
+fn print_applied(context: &CommandContext, applied: &AppliedDeployment) -> anyhow::Result<CliExitCode> {
+    let console = &context.console;
     match console.format {
         DataFormat::Json => console.write_data(|out| output::write_json(out, applied))?,
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, applied))?,
@@ -295,11 +304,11 @@ fn applied_text(applied: &AppliedDeployment) -> String {
 }
 
 fn print_placement(
-    room: &CommandContext,
+    context: &CommandContext,
     placement: &Placement,
     manifest: Option<&serde_json::Value>,
 ) -> anyhow::Result<()> {
-    let console = &room.console;
+    let console = &context.console;
     match console.format {
         DataFormat::Json => console.write_data(|out| output::write_json(out, placement)),
         DataFormat::Yaml => match manifest {
@@ -321,7 +330,7 @@ fn print_placement(
                 });
                 let passport = match &candidate.passport {
                     Some(used) => format!("{} ({})", used.name, serialised_word(&used.origin)),
-                    // Judged by its cores and instruction set alone.
+                    // Estimated from its cores and instruction set alone.
                     None if candidate.prediction.is_some() => "generic".to_string(),
                     None => String::new(),
                 };

@@ -1,4 +1,5 @@
-//! `metier power`: Kepler's training pipeline by hand, from Prometheus to predictors of power. One file for each command; the work itself is metier-power's.
+//! `metier power`: Kepler's training pipeline by hand, from Prometheus to power predictors. One
+//! file per command; the work is in metier-power.
 
 mod estimate;
 mod export;
@@ -28,31 +29,33 @@ use crate::config::data_folder;
 use crate::exit::{CliExitCode, usage_error};
 
 const EXAMPLES: &str = "Examples:
-  metier power node                                       who this machine is, and which node type it is like
+  metier power node                                       this machine and its nearest node type
   metier power query -s http://127.0.0.1:9090 -o load     Kepler's series of the last 300 s, in load.json
   metier power train -i load -p mine --id node1           every predictor that they allow, in mine/ and mine.zip
   metier power estimate -i other -p mine -o tried         how wrong they are on other rows
   metier serve estimator --models mine.zip                what Kepler's exporter asks";
 
-/// Learn and try predictors of power from Kepler's series
+/// Train and test power predictors from Kepler's metrics
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerArgs {
-    /// Metrics beside Kepler's, by name: saved by `query`, the feature group ThirdParty of the others [PROM_THIRDPARTY_METRICS]
+    /// Metrics besides Kepler's, by name: saved by `query`, the feature group ThirdParty of the
+    /// others [PROM_THIRDPARTY_METRICS]
     #[arg(long, value_name = "NAME", value_delimiter = ',', global = true)]
     thirdparty_metrics: Vec<String>,
     #[command(subcommand)]
     what: PowerCommand,
 }
 
-/// Records pipelines that are learned on this device in a store.
+/// Records pipelines trained on this device in a store.
 pub fn pipeline_recorder(store: RecordStore) -> anyhow::Result<PipelineRecorder> {
     let device = metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
     store.put_device(&device)?;
     Ok(PipelineRecorder { device: device.reference(), store })
 }
 
-/// Says which metrics there are beside Kepler's: those that are given, else those of the environment; and which job's series are of virtual machines.
+/// Sets the metrics besides Kepler's, from flags or the environment, and the job whose series are
+/// of virtual machines.
 pub fn set_third_party_metrics(given: &[String]) -> anyhow::Result<Vec<String>> {
     if let Some(job) = std::env::var("VM_JOB_NAME").ok().filter(|job| !job.is_empty()) {
         metier_power::extract::set_vm_job(&job);
@@ -69,57 +72,57 @@ pub fn set_third_party_metrics(given: &[String]) -> anyhow::Result<Vec<String>> 
 
 #[derive(Debug, Subcommand)]
 enum PowerCommand {
-    /// Save Kepler's series of a time, from Prometheus
+    /// Save Kepler's series from Prometheus
     Query(query::PowerQueryArgs),
-    /// Count what a query response holds
+    /// Count the samples of a query response
     Validate(validate::PowerValidateArgs),
     /// Make a table of features and watts from a query response
     Extract(extract::PowerExtractArgs),
-    /// The same without idle and background power
+    /// Like extract, without idle and background power
     Isolate(isolate::PowerIsolateArgs),
-    /// Take idle and background power out of a table of `extract`
+    /// Remove idle and background power from a table of `extract`
     #[command(alias = "isolate_from_data")]
     IsolateFromData(isolate::IsolateTableArgs),
-    /// Learn a pipeline from query responses: every source, group and trainer
+    /// Train a pipeline from query responses: every source, group and trainer
     Train(train::PowerTrainArgs),
-    /// Learn predictors of one group from one table
+    /// Train predictors of one group from one table
     #[command(alias = "train_from_data")]
     TrainFromData(train::TrainTableArgs),
-    /// Try predictors on a query response whose power is known
+    /// Test predictors on a query response with measured power
     Estimate(estimate::PowerEstimateArgs),
-    /// Draw tables, predictions and errors
+    /// Plot tables, predictions and errors
     Plot(plot::PowerPlotArgs),
-    /// Publish a pipeline's good predictors as kepler-model-db has them
+    /// Export a pipeline's accurate predictors in the form of kepler-model-db
     Export(export::PowerExportArgs),
     /// Profile a node from a query response of its idle time
     Profile(profile::PowerProfileArgs),
-    /// Say who this machine is, and which node type it is like
+    /// Show this machine and its nearest node type
     Node(node::PowerNodeArgs),
-    /// Learn the SPECpower pipeline from its tables
+    /// Train the SPECpower pipeline from its tables
     Specpower(published_pipelines::SpecpowerArgs),
-    /// Learn the EC2 pipeline from its query responses
+    /// Train the EC2 pipeline from its query responses
     Ec2(published_pipelines::Ec2PipelineArgs),
 }
 
 impl PowerArgs {
-    /// Does what was asked for.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Runs the subcommand.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let others = set_third_party_metrics(&self.thirdparty_metrics)?;
         match &self.what {
-            PowerCommand::Query(query) => query.run(room, others),
-            PowerCommand::Validate(validate) => validate.run(room),
-            PowerCommand::Extract(extract) => extract.run(room),
-            PowerCommand::Isolate(isolate) => isolate.run(room),
-            PowerCommand::IsolateFromData(isolate) => isolate.run(room),
-            PowerCommand::Train(train) => train.run(room),
-            PowerCommand::TrainFromData(train) => train.run(room),
-            PowerCommand::Estimate(estimate) => estimate.run(room),
-            PowerCommand::Plot(plot) => plot.run(room),
-            PowerCommand::Export(export) => export.run(room),
-            PowerCommand::Profile(profile) => profile.run(room),
-            PowerCommand::Node(node) => node.run(room),
-            PowerCommand::Specpower(specpower) => specpower.run(room),
-            PowerCommand::Ec2(ec2) => ec2.run(room),
+            PowerCommand::Query(query) => query.run(context, others),
+            PowerCommand::Validate(validate) => validate.run(context),
+            PowerCommand::Extract(extract) => extract.run(context),
+            PowerCommand::Isolate(isolate) => isolate.run(context),
+            PowerCommand::IsolateFromData(isolate) => isolate.run(context),
+            PowerCommand::Train(train) => train.run(context),
+            PowerCommand::TrainFromData(train) => train.run(context),
+            PowerCommand::Estimate(estimate) => estimate.run(context),
+            PowerCommand::Plot(plot) => plot.run(context),
+            PowerCommand::Export(export) => export.run(context),
+            PowerCommand::Profile(profile) => profile.run(context),
+            PowerCommand::Node(node) => node.run(context),
+            PowerCommand::Specpower(specpower) => specpower.run(context),
+            PowerCommand::Ec2(ec2) => ec2.run(context),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `metier predict`: what something would take, on devices that need not be here.
+//! `metier predict`: predicts latency on any device with a passport or predictor.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
   metier predict latency net.onnx --shape x=1x3x640x640 --threads 4 --load 50%
   metier predict latency net.onnx --operators                    operator by operator";
 
-/// Predict what a graph would take
+/// Predict the latency of a graph
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PredictArgs {
@@ -34,31 +34,31 @@ pub struct PredictArgs {
 
 #[derive(Debug, Subcommand)]
 enum PredictCommand {
-    /// How long a graph takes
+    /// Predict the latency of a graph
     Latency(PredictLatencyArgs),
 }
 
-/// Predict how long a graph takes
+/// Predict the latency of a graph
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 struct PredictLatencyArgs {
-    /// The graph's file
+    /// ONNX file of the graph
     graph: PathBuf,
     #[command(flatten)]
     binding: BindingArgs,
-    /// A device by name or id, `here`, or `all` that have a passport; may be given again [default: here]
+    /// Device by name or id, `here`, or `all` with a passport; can be repeated [default: here]
     #[arg(long, value_name = "DEVICE")]
     device: Vec<String>,
-    /// What runs the graph: rten or onnxruntime
+    /// Runtime: rten or onnxruntime
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: String,
-    /// Threads that it may use [default: as many as each device has processors]
+    /// Number of threads [default: all processors of each device]
     #[arg(long, value_name = "COUNT")]
     threads: Option<u32>,
-    /// How busy the processors are with something else, as 50%; above 100% others wait in a queue
+    /// Load of the processors by other programs, as 50%; above 100% their threads queue
     #[arg(long, value_name = "SHARE")]
     load: Option<String>,
-    /// How much of the memory bandwidth something else uses
+    /// Share of the memory bandwidth that other programs use
     #[arg(long, value_name = "SHARE")]
     memory_load: Option<String>,
     /// List every operator with its time
@@ -67,15 +67,15 @@ struct PredictLatencyArgs {
 }
 
 impl PredictArgs {
-    /// Predicts what was asked for.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Runs the prediction.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.what {
-            PredictCommand::Latency(latency) => latency.run(room),
+            PredictCommand::Latency(latency) => latency.run(context),
         }
     }
 }
 
-/// What this device is called where devices are named.
+/// Name of this device in flags.
 pub const THIS_DEVICE: &str = "here";
 
 /// The passport that a flag names.
@@ -98,7 +98,7 @@ pub fn find_passport(store: &RecordStore, flag: &str, name: &str) -> anyhow::Res
     })
 }
 
-/// The number of threads that a flag asks for; else all of each device.
+/// The requested number of threads; else all of each device.
 pub fn thread_count(given: Option<u32>) -> anyhow::Result<u32> {
     match given {
         Some(ALL_PROCESSORS) => Err(usage_error(format!("--threads is {ALL_PROCESSORS}; want 1 to 4096"))),
@@ -106,7 +106,7 @@ pub fn thread_count(given: Option<u32>) -> anyhow::Result<u32> {
     }
 }
 
-/// A share that a flag gives, as `50%` or `0.5`.
+/// Parses a share: `50%` or `0.5`.
 pub fn parse_share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Result<Option<Ratio>> {
     let Some(text) = given else { return Ok(None) };
     let number = match text.strip_suffix('%') {
@@ -119,7 +119,7 @@ pub fn parse_share(flag: &str, given: Option<&String>, most: f64) -> anyhow::Res
 }
 
 impl PredictLatencyArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let bytes = self.binding.read_graph(&self.graph)?;
         let bindings = self.binding.bindings()?;
         let limits = metier_onnx::OnnxLimits::default();
@@ -135,14 +135,14 @@ impl PredictLatencyArgs {
             memory_load: parse_share("--memory-load", self.memory_load.as_ref(), 1.0)?,
         };
         conditions.check().map_err(|error| usage_error(error.to_string()))?;
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let latency = Asked::open(&store)?;
         let mut answers: Vec<(Passport, Prediction)> = Vec::new();
         for passport in self.selected_passports(&store)? {
             match latency.graph(&graph, &passport, &conditions) {
                 Ok(prediction) => answers.push((passport, prediction)),
-                // Of many devices some may lack a figure; of one that was named it is the answer.
-                Err(error) if self.device.iter().any(|name| name == "all") => room.console.warn(error),
+                // Among many devices some may lack a figure; for a single device the error is the result.
+                Err(error) if self.device.iter().any(|name| name == "all") => context.console.warn(error),
                 Err(error) => anyhow::bail!("{}: {error}", self.graph.display()),
             }
         }
@@ -151,9 +151,9 @@ impl PredictLatencyArgs {
             Some((passport, _)) => Some(latency.operators(&graph, passport, &conditions)?),
             None => None,
         };
-        self.print_predictions(room, &answers, &graph, &conditions, operators.as_deref())?;
-        if let Some(operators) = operators.filter(|_| room.console.format == DataFormat::Table) {
-            print_operators(room, &graph, &operators)?;
+        self.print_predictions(context, &answers, &graph, &conditions, operators.as_deref())?;
+        if let Some(operators) = operators.filter(|_| context.console.format == DataFormat::Table) {
+            print_operators(context, &graph, &operators)?;
         }
         Ok(CliExitCode::OK)
     }
@@ -170,13 +170,13 @@ impl PredictLatencyArgs {
 
     fn print_predictions(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         answers: &[(Passport, Prediction)],
         graph: &GraphAnalysis,
         conditions: &InferenceConditions,
         operators: Option<&[PredictedOperatorTime]>,
     ) -> anyhow::Result<()> {
-        let console = &room.console;
+        let console = &context.console;
         let threads = |passport: &Passport| conditions.on(passport).threads;
         let with_device = |(passport, prediction): &(Passport, Prediction)| -> anyhow::Result<Value> {
             let mut value = serde_json::to_value(prediction)?;
@@ -187,7 +187,7 @@ impl PredictLatencyArgs {
         };
         let record = || -> anyhow::Result<Value> {
             let mut all = answers.iter().map(with_device).collect::<anyhow::Result<Vec<_>>>()?;
-            // They are those of the fastest device.
+            // The operators of the fastest device.
             if let (Some(first), Some(operators)) = (all.first_mut(), operators) {
                 first["operators"] = operators.iter().map(|time| operator_record(graph, time)).collect();
             }
@@ -199,7 +199,7 @@ impl PredictLatencyArgs {
         match console.format {
             DataFormat::Json => console.write_data(|out| output::write_json(out, &record()?)),
             DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record()?)),
-            // A table has one kind of row: what was asked for last, as `metier inspect` has it.
+            // A table has one kind of row: operators if requested, as in `metier inspect`.
             DataFormat::Csv if operators.is_some() => console.write_data(|out| {
                 let rows = operators.unwrap_or_default().iter().map(|time| {
                     let own = &graph.operators[time.operator];
@@ -239,7 +239,7 @@ impl PredictLatencyArgs {
                     "LATENCY",
                     "9 OF 10 BETWEEN",
                     "",
-                    "SEEN LIKE IT",
+                    "IN LEARNED RANGE",
                     "BECAUSE",
                 ]);
                 for (passport, prediction) in answers {
@@ -260,14 +260,14 @@ impl PredictLatencyArgs {
     }
 }
 
-/// An operator with its time, for programs.
+/// An operator with its time, as a record.
 fn operator_record(graph: &GraphAnalysis, time: &PredictedOperatorTime) -> Value {
     let own = &graph.operators[time.operator];
     json!({ "name": own.name, "kind": own.kind, "seconds": time.seconds, "share": time.share, "within": time.within })
 }
 
 fn print_operators(
-    room: &CommandContext,
+    context: &CommandContext,
     graph: &GraphAnalysis,
     operators: &[PredictedOperatorTime],
 ) -> anyhow::Result<()> {
@@ -286,7 +286,7 @@ fn print_operators(
             TableCell::quantity(host.is_none().then_some(time.share)),
         ]);
     }
-    room.console.print(&format!("\n{}", table.render(room.console.paint)))
+    context.console.print(&format!("\n{}", table.render(context.console.paint)))
 }
 
 fn interval_ends(prediction: &Prediction) -> (f64, f64) {

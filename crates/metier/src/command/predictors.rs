@@ -1,4 +1,4 @@
-//! `metier predictors`: what was learned.
+//! `metier predictors`: lists, exports, imports and selects trained predictors.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -36,10 +36,10 @@ const EXAMPLES: &str = "Examples:
                                        a pipeline of kepler-model-db
   metier predictors use 3f2a           lets an earlier one answer again";
 
-/// All kinds of predictors that this program has.
+/// All kinds of predictors.
 const PREDICTOR_KINDS: [&dyn PredictorKind; 3] = [&LatencyKind, &MemoryKind, &PowerKind];
 
-/// List what was learned
+/// List and manage predictors
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PredictorsArgs {
@@ -49,17 +49,17 @@ pub struct PredictorsArgs {
 
 #[derive(Debug, Subcommand)]
 enum PredictorsCommand {
-    /// Everything about one
+    /// Show everything about a predictor
     Show(PredictorIdArgs),
-    /// Print its file
+    /// Print a predictor's file
     File(PredictorIdArgs),
-    /// Forget one; with the one in use gone, the best of those kept aside answers
+    /// Delete a predictor; if it was in use, the best remaining one replaces it
     Remove(PredictorIdArgs),
-    /// Let one answer that was kept aside
+    /// Use a predictor that is kept aside
     Use(PredictorIdArgs),
-    /// Write one with its record, for another host
+    /// Export a predictor with its record, for another host
     Export(PredictorExportArgs),
-    /// Take one that was exported elsewhere
+    /// Import an exported predictor
     Import(PredictorImportArgs),
 }
 
@@ -68,16 +68,16 @@ enum PredictorsCommand {
 struct PredictorExportArgs {
     #[command(flatten)]
     which: PredictorIdArgs,
-    /// Where to; `-` is stdout
+    /// Target file; `-` is stdout
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
-    /// metier writes record and file in one; kepler writes a pipeline: a zip where FILE ends so or
-    /// is `-`, else a folder
+    /// metier: record and file in one; kepler: a pipeline, as zip for `-` and names in .zip, else a
+    /// folder
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ExportFormat::Metier)]
     format: ExportFormat,
 }
 
-/// How a predictor is written.
+/// Export format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ExportFormat {
     Metier,
@@ -87,8 +87,7 @@ enum ExportFormat {
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 struct PredictorImportArgs {
-    /// What `metier predictors export` wrote, or a pipeline of Kepler as folder or zip; `-` is
-    /// stdin
+    /// File of `metier predictors export`, or a pipeline of Kepler as folder or zip; `-` is stdin
     file: PathBuf,
 }
 
@@ -100,13 +99,13 @@ struct PredictorIdArgs {
 }
 
 impl PredictorsArgs {
-    /// Does what was asked for.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let console = &room.console;
+    /// Runs the subcommand.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let console = &context.console;
         match &self.what {
-            None => print_list(room, &room.store()?.predictors(None)?)?,
+            None => print_list(context, &context.store()?.predictors(None)?)?,
             Some(PredictorsCommand::Show(which)) => {
-                let predictor = which.find_predictor(&room.store()?)?;
+                let predictor = which.find_predictor(&context.store()?)?;
                 match console.format {
                     DataFormat::Json => console.write_data(|out| output::write_json(out, &predictor))?,
                     DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &predictor))?,
@@ -117,13 +116,13 @@ impl PredictorsArgs {
                 }
             }
             Some(PredictorsCommand::File(which)) => {
-                let store = room.store()?;
+                let store = context.store()?;
                 let predictor = which.find_predictor(&store)?;
                 let file = store.predictor_file(&predictor.id)?.unwrap_or_default();
                 console.write_data(|out| Ok(out.write_all(&file)?))?;
             }
             Some(PredictorsCommand::Remove(which)) => {
-                let store = room.writable_store()?;
+                let store = context.writable_store()?;
                 let predictor = which.find_predictor(&store)?;
                 let heir = standing::remove(&store, &PREDICTOR_KINDS, &predictor)?;
                 write_stored_pipelines(&store);
@@ -133,14 +132,14 @@ impl PredictorsArgs {
                 }
             }
             Some(PredictorsCommand::Use(which)) => {
-                let store = room.writable_store()?;
+                let store = context.writable_store()?;
                 let predictor = standing::put_in_use(&store, which.find_predictor(&store)?)?;
                 write_stored_pipelines(&store);
                 console.note(format!("{} answers from now on ({})", predictor.id.short(), predictor.name));
             }
-            Some(PredictorsCommand::Export(asked)) => asked.run(room)?,
+            Some(PredictorsCommand::Export(asked)) => asked.run(context)?,
             Some(PredictorsCommand::Import(asked)) => {
-                let store = room.writable_store()?;
+                let store = context.writable_store()?;
                 let taken = asked.import_file(&store).with_context(|| asked.file.display().to_string())?;
                 write_stored_pipelines(&store);
                 console.note(match taken.standing {
@@ -156,8 +155,8 @@ impl PredictorsArgs {
 }
 
 impl PredictorExportArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
-        let store = room.store()?;
+    fn run(&self, context: &CommandContext) -> anyhow::Result<()> {
+        let store = context.store()?;
         let predictor = self.which.find_predictor(&store)?;
         let is_stdout = self.file.as_os_str() == "-";
         let bytes = match self.format {
@@ -175,7 +174,7 @@ impl PredictorExportArgs {
         };
         let is_zip = self.file.extension().is_some_and(|end| end == "zip");
         if is_stdout {
-            return room.console.write_data(|out| Ok(out.write_all(&bytes)?));
+            return context.console.write_data(|out| Ok(out.write_all(&bytes)?));
         }
         if self.format == ExportFormat::Kepler && !is_zip {
             return Ok(stored_pipelines::export_folder(bytes, &self.file)?);
@@ -211,9 +210,8 @@ impl PredictorImportArgs {
     }
 }
 
-/// Writes the pipelines of the store that are in use to where `metier up` reads them; `None` where
-/// there are none. Each store has a folder of its own. What goes wrong is logged: predictors that
-/// are shipped still answer.
+/// Writes the store's pipelines in use to a folder that `metier up` reads; `None` without any. Each
+/// store has its own folder. Failures are logged: shipped predictors still work.
 pub fn write_stored_pipelines(store: &RecordStore) -> Option<PathBuf> {
     let place = metier_store::digest::digest_bytes(store.location().to_string().as_bytes());
     let folder = pipeline_folder()?.join("stored").join(place.short());
@@ -239,7 +237,7 @@ impl PredictorIdArgs {
                 "no predictor has an id that starts with {:?}; `metier predictors` lists them",
                 self.id
             ),
-            _ => Err(usage_error(format!("{:?} is the start of several ids; want more of it", self.id))),
+            _ => Err(usage_error(format!("{:?} is the start of several ids; want more digits", self.id))),
         }
     }
 }
@@ -268,13 +266,13 @@ fn predictor_row(predictor: &Predictor) -> Vec<String> {
     ]
 }
 
-/// The digits of an id, without what says how they were made.
+/// The digits of an id, without its prefix.
 fn id_digits(id: &ContentDigest) -> String {
     id.to_string().trim_start_matches("sha256:").to_string()
 }
 
-fn print_list(room: &CommandContext, all: &[Predictor]) -> anyhow::Result<()> {
-    let console = &room.console;
+fn print_list(context: &CommandContext, all: &[Predictor]) -> anyhow::Result<()> {
+    let console = &context.console;
     let record = || json!({ "schema": "metier.predictors/1", "predictors": all });
     match console.format {
         DataFormat::Json => console.write_data(|out| output::write_json(out, &record())),

@@ -1,4 +1,4 @@
-//! `metier report`: what runs say, as one file for people or programs.
+//! `metier report`: writes a report of runs as one file.
 
 mod subject_loader;
 
@@ -24,27 +24,27 @@ const EXAMPLES: &str = "Examples:
                                            two batches side by side
   metier report sort -o json               verdict, spread and advice for programs (metier.report/1)";
 
-/// Write what runs say as one file
+/// Write a report of runs as one file: HTML, Markdown, JSON
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "A RUN is a run, a batch, a workload's name (its latest batch; name~1 the one before) or a file of --save-json; several are compared with the first.\nForms (-o): html, md (default), json, yaml; with --file as its name ends.")]
 pub struct ReportArgs {
-    /// What to report on
+    /// Subjects of the report
     #[arg(value_name = "RUN", required = true, num_args = 1..=metier_report::MAX_SUBJECTS)]
     runs: Vec<String>,
-    /// Write it there instead of to stdout
+    /// Write to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Write its flame graph there as well, as SVG; of two, that of the second against the first
+    /// Write its flame graph to this file, as SVG; of two subjects, the second against the first
     #[arg(long, value_name = "FILE")]
     flame: Option<PathBuf>,
 }
 
 impl ReportArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let form = self.choose_form(room)?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let form = self.choose_form(context)?;
         let destination = self.file.as_deref().map(|path| OutputFile::open("--file", path)).transpose()?;
         let flame = self.flame.as_deref().map(|path| OutputFile::open("--flame", path)).transpose()?;
-        let subjects = SubjectLoader::new(room).load_subjects(&self.runs)?;
+        let subjects = SubjectLoader::new(context).load_subjects(&self.runs)?;
         if let Some(mut file) = flame {
             file.write_all(flame_graph(&subjects)?.as_bytes())?;
             file.commit()?;
@@ -60,13 +60,13 @@ impl ReportArgs {
             }
             Ok(())
         };
-        room.console.write_data_to(destination, write)?;
+        context.console.write_data_to(destination, write)?;
         Ok(CliExitCode::OK)
     }
 
-    fn choose_form(&self, room: &CommandContext) -> anyhow::Result<OutputForm> {
+    fn choose_form(&self, context: &CommandContext) -> anyhow::Result<OutputForm> {
         let ending = self.file.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
-        match (room.form, room.console.format, ending) {
+        match (context.form, context.console.format, ending) {
             (Some(form @ (OutputForm::Html | OutputForm::Md)), ..) => Ok(form),
             (Some(form), ..) => {
                 Err(usage_error(format!("-o is {:?}; want html, md, json or yaml", output::enum_word(&form))))

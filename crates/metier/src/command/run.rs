@@ -1,7 +1,8 @@
-//! `metier run`: measures a command, a container or a pod without standing in its way.
+//! `metier run`: measures a command, a container or a pod without disturbing it.
 //!
-//! A command keeps stdin, stdout, stderr and its exit code; what we have to say goes to stderr, after it.
-//! What could stop us (the run file, the settings, the store, the file for `--save-json`) is tried before it starts.
+//! A command keeps stdin, stdout, stderr and its exit code. Messages of metier go to stderr, after
+//! it. Possible failures (run file, settings, store, file of `--save-json`) are checked before it
+//! starts.
 
 mod check_output;
 pub mod fetch_progress;
@@ -52,7 +53,7 @@ Other exit codes: 124 time limit, 125 metier itself failed, 126 not executable, 
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = AFTER)]
 pub struct RunArgs {
-    /// What to run and how, in YAML or JSON; - is stdin
+    /// Run file in YAML or JSON; - is stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Check everything and show what would run, but run nothing
@@ -64,19 +65,19 @@ pub struct RunArgs {
     cache: flags::DatasetCacheArgs,
     #[command(flatten)]
     keeping: flags::RecordKeepingArgs,
-    /// The identity that whoever starts us has given to the run
+    /// Id of the run, chosen by the caller
     #[arg(long, hide = true, value_name = "ID")]
     run_id: Option<RunId>,
-    /// The batch of its runs, for whoever has to find them
+    /// Id of the batch, chosen by the caller
     #[arg(long, hide = true, value_name = "ID")]
     batch: Option<BatchId>,
-    /// What it is there for, where it keeps another run company
+    /// Role of this run as a co-runner of another run
     #[arg(long, hide = true, value_name = "ROLE", requires = "company_log")]
     company: Option<CoRunnerRole>,
-    /// Where runs that keep each other company talk
+    /// File through which co-runners exchange events
     #[arg(long, hide = true, value_name = "FILE", requires = "company")]
     company_log: Option<PathBuf>,
-    /// Where relative paths of the run file are meant from, instead of where it is
+    /// Base folder of relative paths in the run file [default: the file's folder]
     #[arg(long, hide = true, value_name = "FOLDER")]
     paths_from: Option<PathBuf>,
     /// The command and its arguments
@@ -84,7 +85,7 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// Why a run keeps another one company.
+/// Role of a co-runner.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum CoRunnerRole {
     Companion,
@@ -92,7 +93,7 @@ enum CoRunnerRole {
 }
 
 impl RunArgs {
-    /// What of it is a setting.
+    /// The settings that these flags set.
     pub fn setting_values(&self) -> FlagSettings {
         vec![("run.dataset_cache_limit", self.cache.dataset_cache_limit.clone())]
     }
@@ -101,7 +102,8 @@ impl RunArgs {
         self.file.is_some() || self.flags.has("image") || self.flags.has("pod")
     }
 
-    /// What was typed with the run file behind its flag, where the first word is one; what follows it is then flags.
+    /// The arguments with `--file` before a run file that is the first word. Later words are then
+    /// parsed as flags.
     pub fn with_file_flag(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
         let first = self.command.first().filter(|word| !self.has_target() && runfile::is_run_file(word))?;
         let (before, words) = typed.split_at(typed.len().checked_sub(self.command.len())?);
@@ -111,7 +113,7 @@ impl RunArgs {
         Some([before, &["--file".into(), first.clone()], &words[1..]].concat())
     }
 
-    /// A flag that only means something for a run that begins at once.
+    /// A flag that only applies to a run that starts at once.
     pub fn flag_unfit_for_session(&self) -> Option<&'static str> {
         let given = [
             ("--check", self.check),
@@ -121,14 +123,14 @@ impl RunArgs {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
     }
 
-    /// Measures; gives the command's own exit code.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Measures the command; returns its exit code.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let done = match self.check {
             true => self
-                .check_run_file(room)
-                .and_then(|checked| check_output::print_checked(room, &checked))
+                .check_run_file(context)
+                .and_then(|checked| check_output::print_checked(context, &checked))
                 .map(|()| CliExitCode::OK),
-            false => self.measure_and_print(room),
+            false => self.measure_and_print(context),
         };
         done.or_else(report_faults).or_else(|error| {
             if self.check {
@@ -139,8 +141,8 @@ impl RunArgs {
         })
     }
 
-    /// The run file, what was typed over it, and settings for what neither says: checked as a whole.
-    pub fn check_run_file(&self, room: &CommandContext) -> anyhow::Result<CheckedRun> {
+    /// The run file with flags over it and settings under it, checked as a whole.
+    pub fn check_run_file(&self, context: &CommandContext) -> anyhow::Result<CheckedRun> {
         let (name, mut file, mut origins) = match &self.file {
             Some(path) => {
                 let (name, file, origins) = runfile::load(path, self.paths_from.as_deref())?;
@@ -154,9 +156,9 @@ impl RunArgs {
             false => file.command.clone_from(&self.command),
         }
         file.apply_flags(&self.flags.given, &mut origins);
-        apply_time_settings(room, &mut file, &mut origins)?;
-        // Told before anything is fetched.
-        room.settings.size("run.dataset_cache_limit")?;
+        apply_time_settings(context, &mut file, &mut origins)?;
+        // Checked before anything is fetched.
+        context.settings.size("run.dataset_cache_limit")?;
         let checked = if self.check { file.check_dry(&origins) } else { file.check(&origins) };
         Ok(checked.map_err(|faults| match &name {
             Some(name) => faults.in_file(name),
@@ -164,8 +166,8 @@ impl RunArgs {
         })?)
     }
 
-    fn measure_and_print(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let checked = self.check_run_file(room)?;
+    fn measure_and_print(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let checked = self.check_run_file(context)?;
         let part = |role| match role {
             CoRunnerRole::Companion => RunGroupRole::Companion,
             CoRunnerRole::Neighbour => RunGroupRole::Neighbour,
@@ -181,28 +183,30 @@ impl RunArgs {
                 .map(|(role, log)| CoRunMembership { part: part(role), log: CoRunLog::at(log) }),
             keeping: &self.keeping,
         };
-        let batch = job.measure(room)?;
-        if !room.console.quiet {
+        let batch = job.measure(context)?;
+        if !context.console.quiet {
             let flag = !self.keeping.no_store && !batch.is_unkept;
             let text = match batch.runs.as_slice() {
-                [run] if checked.repeats == 1 => summary::single_summary(run, flag, room.console.paint_err),
+                [run] if checked.repeats == 1 => {
+                    summary::single_summary(run, flag, context.console.paint_err)
+                }
                 runs => summary::batch_summary(
                     runs,
                     &batch.warmups,
                     checked.repeats,
                     flag,
-                    room.console.paint_err,
+                    context.console.paint_err,
                 )?,
             };
-            room.console.print_stderr(&text);
+            context.console.print_stderr(&text);
         }
         Ok(CliExitCode::from_raw(batch.failure.unwrap_or(0)))
     }
 }
 
-/// Times that neither a flag nor the file says come from the settings.
+/// Fills durations that neither a flag nor the file gives from the settings.
 fn apply_time_settings(
-    room: &CommandContext,
+    context: &CommandContext,
     file: &mut RunFile,
     origins: &mut FieldOrigins,
 ) -> anyhow::Result<()> {
@@ -214,46 +218,46 @@ fn apply_time_settings(
     ] {
         let name = format!("run.{field}");
         if time.is_none() {
-            *time = room.settings.duration(&name)?;
-            origins.flag(field, room.settings.source_of(&name));
+            *time = context.settings.duration(&name)?;
+            origins.flag(field, context.settings.source_of(&name));
         }
     }
     Ok(())
 }
 
-/// A checked run, and what else its measuring takes.
+/// A checked run with its measuring options.
 struct MeasureJob<'a> {
     checked: &'a CheckedRun,
     order: BatchIdentity,
-    /// Where fetched datasets are kept, if not where they usually are.
+    /// Cache folder of datasets, if not the default.
     cache: Option<PathBuf>,
-    /// Files beside the dataset that are as cold or warm as it.
+    /// Further files whose page-cache state follows the dataset's.
     weights: Vec<PathBuf>,
     membership: Option<CoRunMembership>,
     keeping: &'a flags::RecordKeepingArgs,
 }
 
 impl MeasureJob<'_> {
-    /// Measures, keeps and saves, and says nothing of it.
-    fn measure(self, room: &CommandContext) -> anyhow::Result<BatchResult> {
+    /// Measures, stores and saves the runs, without a summary.
+    fn measure(self, context: &CommandContext) -> anyhow::Result<BatchResult> {
         let repeats = self.checked.repeats;
         let save = self.keeping.save_json.as_deref();
         let save = save.map(|path| OutputFile::open("--save-json", path)).transpose()?;
         let roots = KernelRoots::default();
         let device = identity::identify_device(&roots, data_folder().as_deref())?;
-        // The session takes over signals first: threads that a store starts must not be ended by them.
+        // The session blocks signals first: threads of a store must not receive them.
         let options =
             MeasureOptions { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
         let mut session = MeasureSession::open(options)?;
         let mut recorder: Box<dyn RunRecorder> = match self.keeping.no_store {
             true => Box::new(NoRecorder),
             false => {
-                let store = room.writable_store()?;
+                let store = context.writable_store()?;
                 leftovers::sweep_leftovers(&roots, &store, &device)?;
                 Box::new(StoreRecorder::new(store, &device))
             }
         };
-        let batch = self.measure_with_session(room, &mut session, recorder.as_mut())?;
+        let batch = self.measure_with_session(context, &mut session, recorder.as_mut())?;
         if let Some(save) = save {
             save_json::write_json(save, &batch.runs, repeats > 1)
                 .context("the command ran, but its record was not saved")?;
@@ -263,23 +267,23 @@ impl MeasureJob<'_> {
 
     fn measure_with_session(
         self,
-        room: &CommandContext,
+        context: &CommandContext,
         session: &mut MeasureSession,
         recorder: &mut dyn RunRecorder,
     ) -> anyhow::Result<BatchResult> {
-        let (runtime, launch) = (runtime_folder(), launch_spec(room, self.keeping)?);
-        let fetching = fetch_progress::FetchProgress::new(&room.console);
+        let (runtime, launch) = (runtime_folder(), launch_spec(context, self.keeping)?);
+        let fetching = fetch_progress::FetchProgress::new(&context.console);
         let mut progress =
-            progress::RepetitionProgress::new(&room.console, self.checked.warmup + self.checked.repeats);
+            progress::RepetitionProgress::new(&context.console, self.checked.warmup + self.checked.repeats);
         let options = SetupOptions {
             cache: self.cache.or_else(dataset_folder),
             weights: self.weights,
-            cache_limit: room.settings.size("run.dataset_cache_limit")?,
+            cache_limit: context.settings.size("run.dataset_cache_limit")?,
             progress: &fetching,
             launcher: CompanionLauncher {
                 launch: &launch,
                 folder: &runtime,
-                is_quiet: room.console.quiet,
+                is_quiet: context.console.quiet,
                 has_store: !self.keeping.no_store,
                 is_stopped: &signals::is_stop_pending,
             },
@@ -298,8 +302,8 @@ impl MeasureJob<'_> {
                 let error = error_line(&error.into());
                 print_error(&format!("repetition {repetition} of {repetitions}: {error}"));
             }
-            // The summary says it too.
-            BatchEvent::Unstarted(detail) if room.console.quiet => {
+            // Without quiet, the summary includes it.
+            BatchEvent::Unstarted(detail) if context.console.quiet => {
                 print_error(&format!("it was not started: {detail}"));
             }
             BatchEvent::Unstarted(_) => {}
@@ -309,9 +313,9 @@ impl MeasureJob<'_> {
     }
 }
 
-/// How this program starts itself for co-runners.
+/// The command line of this program for co-runners.
 fn launch_spec(
-    room: &CommandContext,
+    context: &CommandContext,
     keeping: &flags::RecordKeepingArgs,
 ) -> anyhow::Result<MeasuringProgram> {
     match keeping.no_store {
@@ -319,18 +323,18 @@ fn launch_spec(
             let program = std::env::current_exe().context("cannot tell which program this is")?;
             Ok(MeasuringProgram { program, flags: Vec::new(), hidden: Vec::new() })
         }
-        false => super::session::work::launch_spec(room, &room.settings.store()?),
+        false => super::session::work::launch_spec(context, &context.settings.store()?),
     }
 }
 
-/// Says what is wrong in what was typed, a line each; any other error is given back.
+/// Prints the faults of the run file, one per line; returns any other error.
 pub fn report_faults(error: anyhow::Error) -> anyhow::Result<CliExitCode> {
     let faults = error.downcast::<RunFileFaults>()?;
     faults.iter().for_each(|fault| print_error(&fault.to_string()));
     Ok(CliExitCode::USAGE)
 }
 
-/// A specification that makes no sense came from what was typed.
+/// An invalid specification comes from the command line: names its flag.
 fn name_flag_in_error(error: Error) -> anyhow::Error {
     match error {
         Error::Spec { field: "command", got, want } => {
@@ -341,7 +345,8 @@ fn name_flag_in_error(error: Error) -> anyhow::Error {
     }
 }
 
-/// The exit code of our own failure: usage stays usage, the rest must not look like the command's own.
+/// The exit code of metier's own failure. Usage errors keep 2; others differ from codes of the
+/// command.
 fn failure_code(error: &anyhow::Error) -> CliExitCode {
     match error.downcast_ref::<Error>() {
         Some(measuring) => CliExitCode::from_raw(measuring.exit_code()),

@@ -1,4 +1,4 @@
-//! `metier runs`: what was measured, newest first; and `metier runs rm`.
+//! `metier runs`: lists runs, newest first; and `metier runs rm`.
 
 mod remove;
 mod rows;
@@ -23,51 +23,51 @@ const EXAMPLES: &str = "Examples:
   metier runs --trend --fail-on-change       for CI: exit code 5 if something got worse lately
   metier runs rm 3a5c7e9d                    forget one";
 
-/// Runs that are listed unless another number is asked for.
+/// Default limit of listed runs.
 const DEFAULT_LIMIT: u32 = 20;
-/// Most runs on a page of the store.
+/// Largest page of the store.
 const MAX_PAGE_RUNS: u32 = 1000;
 
-/// List what was measured
+/// List runs
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct RunsArgs {
     #[command(subcommand)]
     then: Option<RunsCommand>,
-    /// A part of the workload's name or the command, in any case
+    /// Part of the workload's name or the command, ignoring case
     #[arg(value_name = "TEXT")]
     text: Option<String>,
-    /// Only of this workload (name or id)
+    /// Only runs of this workload (name or id)
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
-    /// Only on this device (name or id)
+    /// Only runs on this device (name or id)
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
-    /// Only in this state
+    /// Only runs in this state
     #[arg(long, value_parser = word_parser(&RunState::ALL, RunState::word))]
     state: Option<RunState>,
-    /// Only those that ended so
+    /// Only runs with this outcome
     #[arg(long, value_parser = word_parser(&ExitCause::ALL, ExitCause::word))]
     cause: Option<ExitCause>,
-    /// Only with this tag
+    /// Only runs with this tag
     #[arg(long)]
     tag: Option<String>,
-    /// Only of this batch
+    /// Only runs of this batch
     #[arg(long, value_name = "ID")]
     batch: Option<BatchId>,
-    /// Started at this moment or later: 2d, 12h, 2026-01-31
+    /// Only runs started at this moment or later: 2d, 12h, 2026-01-31
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Started before this moment
+    /// Only runs started before this moment
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// How many at most [default: 20; with --trend 10000]
+    /// Limit of runs [default: 20; with --trend 10000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: Option<u32>,
-    /// All of them
+    /// No limit
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Warm-up runs too
+    /// Include warm-up runs
     #[arg(long)]
     warmup: bool,
     #[command(flatten)]
@@ -76,26 +76,26 @@ pub struct RunsArgs {
 
 #[derive(Debug, Subcommand)]
 enum RunsCommand {
-    /// Forget runs, their series and files
+    /// Delete runs, their series and files
     #[command(before_help = remove::EXAMPLES)]
     Rm(remove::RemoveRunsArgs),
 }
 
 impl RunsArgs {
-    /// Prints the list, or forgets runs.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Prints the list, or deletes runs.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         if let Some(RunsCommand::Rm(remove)) = &self.then {
-            return remove.run(room);
+            return remove.run(context);
         }
         let filter = self.build_filter(UtcTimestamp::now())?;
         if self.history.trend {
-            return self.history.run(room, filter, self.limit);
+            return self.history.run(context, filter, self.limit);
         }
-        let store = match room.store() {
-            // Nothing measured yet is an empty list, not a failure; a store that was named is expected to be there.
-            Err(error) if is_store_absent(&error) && is_default_store(room) => {
-                room.console.note("nothing was measured yet; `metier run -- COMMAND` measures a command");
-                return self.print_list(room, Vec::new(), None, 0);
+        let store = match context.store() {
+            // A missing default store is an empty list; a store named by the user must exist.
+            Err(error) if is_store_absent(&error) && is_default_store(context) => {
+                context.console.note("nothing was measured yet; `metier run -- COMMAND` measures a command");
+                return self.print_list(context, Vec::new(), None, 0);
             }
             other => other?,
         };
@@ -113,7 +113,7 @@ impl RunsArgs {
                 break;
             }
         }
-        self.print_list(room, rows, after, total)
+        self.print_list(context, rows, after, total)
     }
 
     fn build_filter(&self, now: UtcTimestamp) -> anyhow::Result<RunFilter> {
@@ -140,14 +140,14 @@ impl RunsArgs {
 
     fn print_list(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         runs: Vec<RunRow>,
         next: Option<String>,
         total: u64,
     ) -> anyhow::Result<CliExitCode> {
         let list = RunList { schema: RecordSchema::new(), runs, next, total };
         let rows = &list.runs;
-        let console = &room.console;
+        let console = &context.console;
         console.print_record(
             &list,
             rows::CSV_COLUMNS.split(','),
@@ -184,6 +184,6 @@ fn is_store_absent(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(metier_store::Error::Absent { .. }))
 }
 
-fn is_default_store(room: &CommandContext) -> bool {
-    room.settings.get("store").is_some_and(|store| store.origin == crate::config::SettingOrigin::Default)
+fn is_default_store(context: &CommandContext) -> bool {
+    context.settings.get("store").is_some_and(|store| store.origin == crate::config::SettingOrigin::Default)
 }

@@ -1,4 +1,4 @@
-//! `metier serve`: one role of Kepler's power stack alone, until INT or TERM.
+//! `metier serve`: serves one role of Kepler's power stack, until INT or TERM.
 
 mod trainer;
 
@@ -39,48 +39,51 @@ pub struct ServeArgs {
 /// The roles.
 #[derive(Debug, Subcommand)]
 enum ServeCommand {
-    /// Answer Kepler's exporter on a unix socket
+    /// Serve the estimator for Kepler's exporter on a unix socket
     #[command(before_help = "Examples:
   metier serve estimator
   metier serve estimator --socket /tmp/estimator.sock --models /var/lib/kepler/models")]
     Estimator(ServeEstimatorArgs),
-    /// Give predictors of power to whoever asks
+    /// Serve power predictors over HTTP
     #[command(before_help = "Examples:
   metier serve models --models specpower-0.7.11.zip --models ec2-0.7.11.zip
   METIER_TOKEN=… metier serve models --uploads /var/lib/metier/predictors")]
     Models(ServeModelsArgs),
-    /// Learn predictors of power: from what is sent, and from Prometheus while others work
+    /// Serve the trainer: on request, and from Prometheus in the background
     #[command(before_help = "Examples:
   metier serve trainer                                   POST http://127.0.0.1:8102/train
   metier serve trainer --prometheus http://127.0.0.1:9090 --pipelines /var/lib/metier/power --socket /tmp/estimator.sock")]
     Trainer(ServeTrainerArgs),
 }
 
-/// Which predictors, and for which machine.
+/// The predictors and the machine.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PowerPredictorArgs {
-    /// Pipeline of kepler-model-db: a folder or zip, a folder of such, or the address of a zip; the last that knows a source answers for it
+    /// Pipeline of kepler-model-db: a folder or zip, a folder of them, or the address of a zip; the
+    /// last one with a source is used for it
     #[arg(long, value_name = "PATH|URL")]
     models: Vec<String>,
-    /// Folder where pipelines that are fetched are kept [MODEL_PATH, MNT_PATH; default: below the user's cache, else the folder for temporary files]
+    /// Cache folder of fetched pipelines [MODEL_PATH, MNT_PATH; default: below the user's cache,
+    /// else the temporary folder]
     #[arg(long, value_name = "FOLDER")]
     downloads: Option<PathBuf>,
-    /// Where Kepler's settings would keep them.
+    /// The cache folder from Kepler's settings.
     #[arg(skip)]
     downloads_of_settings: Option<PathBuf>,
-    /// Folder of the pipelines of the store that are in use.
+    /// Folder of the store's pipelines in use.
     #[arg(skip)]
     stored: Option<PathBuf>,
-    /// File that says what machine this is: processor, cores, chips, memory in GiB, frequency in MHz
+    /// File that describes this machine: processor, cores, chips, memory in GiB, frequency in MHz
     #[arg(long, value_name = "FILE")]
     machine_spec: Option<PathBuf>,
-    /// Error by which predictors are compared, the smallest first [ERROR_KEY; default: mae]
+    /// Error that ranks predictors, smallest first [ERROR_KEY; default: mae]
     #[arg(long, value_name = "KEY")]
     error_key: Option<String>,
-    /// Folder of Kepler's settings, a file for each key [CONFIG_PATH; default: /etc/kepler/kepler.config]
+    /// Folder of Kepler's settings, a file for each key [CONFIG_PATH; default:
+    /// /etc/kepler/kepler.config]
     #[arg(long, short = 'c', value_name = "FOLDER")]
     config_dir: Option<PathBuf>,
-    /// How much is logged [default: info]
+    /// Log level [default: info]
     #[arg(long, short = 'l', value_name = "LEVEL", value_parser = ["debug", "info", "warn", "error"])]
     log_level: Option<String>,
 }
@@ -88,17 +91,17 @@ pub struct PowerPredictorArgs {
 /// The estimator.
 #[derive(Debug, Args)]
 struct ServeEstimatorArgs {
-    /// Where to listen
+    /// Path of the unix socket
     #[arg(long, value_name = "PATH", default_value = kepler::DEFAULT_SOCKET_PATH)]
     socket: PathBuf,
-    /// Model server that is asked for predictors [MODEL_SERVER_URL, where MODEL_SERVER_ENABLE is true]
+    /// Model server to fetch predictors from [MODEL_SERVER_URL, where MODEL_SERVER_ENABLE is true]
     #[arg(long, value_name = "URL")]
     model_server: Option<String>,
-    /// Tell health (/healthz, /readyz) and which predictors are in use (/metrics) there
+    /// Serve health (/healthz, /readyz) and the predictors in use (/metrics) on this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// What is shown on an address that is not loopback: metrics
-    #[arg(long, value_name = "DOOR", value_parser = ["metrics"])]
+    /// Interface that needs no token on an address that is not loopback: metrics
+    #[arg(long, value_name = "INTERFACE", value_parser = ["metrics"])]
     open: Vec<String>,
     #[command(flatten)]
     predictors: PowerPredictorArgs,
@@ -107,19 +110,19 @@ struct ServeEstimatorArgs {
 /// The model server.
 #[derive(Debug, Args)]
 struct ServeModelsArgs {
-    /// Where to listen [default: 127.0.0.1 and MODEL_SERVER_PORT, else 8100]
+    /// Address to listen on [default: 127.0.0.1 and MODEL_SERVER_PORT, else 8100]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Door that needs no token on an address that is not loopback: models
-    #[arg(long, value_name = "DOOR", value_parser = ["models"])]
+    /// Interface that needs no token on an address that is not loopback: models
+    #[arg(long, value_name = "INTERFACE", value_parser = ["models"])]
     open: Vec<String>,
-    /// File that holds the token that uploads and reloads need
+    /// File with the token for uploads and reloads
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Folder for predictors that are uploaded; without one none are taken
+    /// Folder for uploaded predictors; uploads are refused without it
     #[arg(long, value_name = "FOLDER")]
     uploads: Option<PathBuf>,
-    /// Serve the estimator too, on that socket
+    /// Also serve the estimator on this unix socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(flatten)]
@@ -127,32 +130,32 @@ struct ServeModelsArgs {
 }
 
 impl ServeArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let predictors = match &self.role {
             ServeCommand::Estimator(role) => &role.predictors,
             ServeCommand::Models(role) => &role.predictors,
             ServeCommand::Trainer(role) => role.predictors(),
         };
         let level = predictors.log_level.as_deref().unwrap_or(crate::log::SERVER_LEVEL);
-        crate::log::start_logging(&room.console, room.verbose, level)?;
+        crate::log::start_logging(&context.console, context.verbose, level)?;
         match &self.role {
-            ServeCommand::Estimator(role) => role.run(room),
-            ServeCommand::Models(role) => role.run(room),
-            ServeCommand::Trainer(role) => role.run(room),
+            ServeCommand::Estimator(role) => role.run(context),
+            ServeCommand::Models(role) => role.run(context),
+            ServeCommand::Trainer(role) => role.run(context),
         }
     }
 }
 
-/// Largest file that describes a machine.
+/// Largest machine description file.
 const MAX_SPEC_BYTES: u64 = 64 << 10;
 
 impl PowerPredictorArgs {
-    /// Those at these places, for this machine.
+    /// The predictors at these paths, for this machine.
     pub fn from_models(models: Vec<String>) -> Self {
         Self { models, ..Self::default() }
     }
 
-    /// Kepler's own settings. What is said here goes before them.
+    /// Kepler's own settings; flags override them.
     pub fn kepler_settings(&self) -> KeplerSettings {
         let settings = KeplerSettings::open(self.config_dir.as_deref(), |key| std::env::var(key).ok());
         if let Some(job) = settings.vm_job() {
@@ -161,29 +164,29 @@ impl PowerPredictorArgs {
         settings
     }
 
-    /// With the pipelines that Kepler's settings name, where none is named here.
+    /// Adds the pipelines of Kepler's settings if no flag names any.
     pub fn or_settings(&self, settings: &KeplerSettings) -> Self {
         let models = if self.models.is_empty() { settings.pipelines() } else { self.models.clone() };
         let error_key = self.error_key.clone().or_else(|| settings.error_key());
         Self { models, error_key, downloads_of_settings: settings.downloads(), ..self.clone() }
     }
 
-    /// With the pipelines of the store; those that are named go before them.
+    /// Adds the pipelines of the store; pipelines that flags name have precedence.
     pub fn with_stored(self, stored: Option<PathBuf>) -> Self {
         Self { stored, ..self }
     }
 
-    /// By which error they are compared.
+    /// The error that ranks predictors.
     pub fn error_key(&self) -> String {
         self.error_key.clone().unwrap_or_else(|| "mae".to_string())
     }
 
-    /// Whether there are any beside those that are shipped.
+    /// Whether there are predictors besides the shipped ones.
     pub fn is_empty(&self) -> bool {
         self.models.is_empty() && self.stored.is_none()
     }
 
-    /// Where what is fetched is kept.
+    /// Folder of fetched pipelines.
     fn download_folder(&self) -> anyhow::Result<PathBuf> {
         let folder = self.downloads.clone().or_else(|| {
             let places =
@@ -194,14 +197,15 @@ impl PowerPredictorArgs {
         folder.ok_or_else(|| usage_error(why))
     }
 
-    /// Opens them; what cannot be read is said. A folder of what is learned or asked for while they are used comes last, and so is asked first.
+    /// Opens the pipelines and warns about unreadable ones. The folder of predictors trained or
+    /// fetched at run time comes last, and so has precedence.
     pub fn open_catalog(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         uploads: Option<PathBuf>,
         online: Option<&Path>,
     ) -> anyhow::Result<Arc<PipelineCatalog>> {
-        // Predictors of the user's own metrics are found only where these are known.
+        // Predictors of custom metrics are found only if the metrics are known.
         super::power::set_third_party_metrics(&[])?;
         let is_address = |place: &String| place.contains("://") && !place.starts_with("file://");
         let folder =
@@ -219,18 +223,18 @@ impl PowerPredictorArgs {
         }
         let (shelf, warnings) = PipelineCatalog::open(places, uploads)?;
         for warning in warnings {
-            room.console.warn(warning);
+            context.console.warn(warning);
         }
         Ok(Arc::new(shelf))
     }
 
-    /// Who answers with them.
+    /// Builds the estimator of these predictors.
     pub fn build_estimator(&self, shelf: &PipelineCatalog) -> anyhow::Result<Arc<PowerEstimator>> {
         let estimator = PowerEstimator::new((*shelf.registry()).clone(), self.load_machine_spec()?)?;
         Ok(Arc::new(estimator.with_error_key(&self.error_key())))
     }
 
-    /// The machine that a file describes, else Kepler's file, else this one.
+    /// The machine of the flag's file, else of Kepler's file, else this one.
     fn load_machine_spec(&self) -> anyhow::Result<MachineSpec> {
         const KEPLERS: &str = "/etc/kepler/models/machine/spec.json";
         if let Some(path) = &self.machine_spec {
@@ -256,15 +260,15 @@ fn read_machine_spec(path: &Path) -> Result<MachineSpec, String> {
 }
 
 impl ServeEstimatorArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         crate::allocator::tune_for_server();
         let settings = self.predictors.kepler_settings();
         let predictors = self.predictors.or_settings(&settings);
         let asking = self.fetch_config(&predictors, &settings)?;
         let folder = asking.as_ref().and_then(|asking| asking.folder.parent());
-        let shelf = predictors.open_catalog(room, None, folder)?;
+        let shelf = predictors.open_catalog(context, None, folder)?;
         let estimator = Some(predictors.build_estimator(&shelf)?);
-        let doors = KeplerServices {
+        let services = KeplerServices {
             socket: Some(self.socket.clone()),
             metrics: self.listen,
             is_open: !self.open.is_empty(),
@@ -272,10 +276,10 @@ impl ServeEstimatorArgs {
             asking,
             ..KeplerServices::new(shelf)
         };
-        run_services(room, doors)
+        run_services(context, services)
     }
 
-    /// Where predictors are looked for that are not here; `None` where nobody named a place.
+    /// Where to fetch missing predictors; `None` if no server and no initial pipeline is set.
     fn fetch_config(
         &self,
         predictors: &PowerPredictorArgs,
@@ -295,7 +299,7 @@ impl ServeEstimatorArgs {
     }
 }
 
-/// The address of a server's `/model`, where only the server is named.
+/// The address of `/model` of a server, if the path is missing.
 fn model_route(address: &str) -> String {
     let address = if address.contains("://") { address.to_string() } else { format!("http://{address}") };
     let after = address.split_once("://").map_or("", |(_, after)| after);
@@ -306,15 +310,15 @@ fn model_route(address: &str) -> String {
 }
 
 impl ServeModelsArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         crate::allocator::tune_for_server();
-        let token = load_token(room, self.token_file.as_deref())?;
+        let token = load_token(context, self.token_file.as_deref())?;
         let settings = self.predictors.kepler_settings();
         let predictors = self.predictors.or_settings(&settings);
         let port = settings.port().map_err(|error| usage_error(error.to_string()))?;
         let local = || SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(kepler::MODELS_PORT)));
-        let shelf = predictors.open_catalog(room, self.uploads.clone(), None)?;
-        let doors = KeplerServices {
+        let shelf = predictors.open_catalog(context, self.uploads.clone(), None)?;
+        let services = KeplerServices {
             socket: self.socket.clone(),
             models: Some(self.listen.unwrap_or_else(local)),
             is_open: !self.open.is_empty(),
@@ -323,23 +327,23 @@ impl ServeModelsArgs {
             error_key: predictors.error_key(),
             ..KeplerServices::new(shelf)
         };
-        run_services(room, doors)
+        run_services(context, services)
     }
 }
 
 /// The token, from the file or the environment.
-fn load_token(room: &CommandContext, file: Option<&Path>) -> anyhow::Result<Option<AccessToken>> {
+fn load_token(context: &CommandContext, file: Option<&Path>) -> anyhow::Result<Option<AccessToken>> {
     let token = match file {
         Some(path) => Some(super::up::read_token(path)?),
-        None => room.settings.secret("up.token").map(str::to_string),
+        None => context.settings.secret("up.token").map(str::to_string),
     };
     token.map(|token| AccessToken::new(&token)).transpose().map_err(|error| usage_error(error.to_string()))
 }
 
-fn run_services(room: &CommandContext, doors: KeplerServices) -> anyhow::Result<CliExitCode> {
-    doors.check().map_err(|error| usage_error(error.to_string()))?;
-    let console = room.console;
-    doors.run(|opened| {
+fn run_services(context: &CommandContext, services: KeplerServices) -> anyhow::Result<CliExitCode> {
+    services.check().map_err(|error| usage_error(error.to_string()))?;
+    let console = context.console;
+    services.run(|opened| {
         let places = opened.describe().unwrap_or_default();
         console.note(format!("metier: ready at {places}; Ctrl-C ends it"));
     })?;

@@ -1,4 +1,4 @@
-//! `metier session`: ask for runs now, have them measured one at a time when it is their turn.
+//! `metier session`: queues runs, measured one at a time.
 
 mod add;
 mod list;
@@ -20,7 +20,7 @@ pub use work::build_worker;
 const EXAMPLES: &str = "Examples:
   metier session add train.yaml                 put a run file in the queue
   metier session add --repeat 5 -- ./train.sh   or a command
-  metier session list                           who waits, who runs, what became of the others
+  metier session list                           queued, running and finished sessions
   metier session wait last                      until it is over; ends with its exit code
   metier session cancel 12                      whether it waits or runs
   metier session work                           measure what waits, without the page";
@@ -44,13 +44,13 @@ enum SessionCommand {
     List(list::SessionListArgs),
     /// Show everything about a session
     Show(SessionIdArgs),
-    /// Print what a session printed
+    /// Print the output of a session
     Log(wait::SessionLogArgs),
     /// Wait until a session is over; end with its exit code
     Wait(wait::SessionWaitArgs),
-    /// Cancel a session that waits or runs
+    /// Cancel a queued or running session
     Cancel(SessionIdArgs),
-    /// Measure what waits, until INT or TERM
+    /// Work the queue, until INT or TERM
     Work(work::SessionWorkArgs),
 }
 
@@ -63,7 +63,7 @@ struct SessionIdArgs {
 }
 
 impl SessionArgs {
-    /// What of it is a setting.
+    /// The settings that these flags set.
     pub fn setting_values(&self) -> FlagSettings {
         match &self.then {
             SessionCommand::Add(add) => add.run.setting_values(),
@@ -71,7 +71,7 @@ impl SessionArgs {
         }
     }
 
-    /// What was typed with the run file behind its flag, as `metier run` has it.
+    /// The arguments with `--file` before the run file, as in `metier run`.
     pub fn with_file_flag(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
         match &self.then {
             SessionCommand::Add(add) => add.run.with_file_flag(typed),
@@ -79,36 +79,36 @@ impl SessionArgs {
         }
     }
 
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.then {
-            SessionCommand::Add(add) => add.run(room),
-            SessionCommand::List(list) => list.run(room),
+            SessionCommand::Add(add) => add.run(context),
+            SessionCommand::List(list) => list.run(context),
             SessionCommand::Show(which) => {
-                let session = room.store()?.find_session(&which.id)?;
-                print_session(room, &session)
+                let session = context.store()?.find_session(&which.id)?;
+                print_session(context, &session)
             }
-            SessionCommand::Log(log) => log.run(room),
-            SessionCommand::Wait(wait) => wait.run(room),
-            SessionCommand::Cancel(which) => cancel_session(room, which),
-            SessionCommand::Work(work) => work.run(room),
+            SessionCommand::Log(log) => log.run(context),
+            SessionCommand::Wait(wait) => wait.run(context),
+            SessionCommand::Cancel(which) => cancel_session(context, which),
+            SessionCommand::Work(work) => work.run(context),
         }
     }
 }
 
-fn print_session(room: &CommandContext, session: &Record) -> anyhow::Result<CliExitCode> {
-    match room.console.format {
-        DataFormat::Json => room.console.write_data(|out| output::write_json(out, session))?,
-        DataFormat::Yaml => room.console.write_data(|out| output::write_yaml(out, session))?,
-        DataFormat::Csv => room
+fn print_session(context: &CommandContext, session: &Record) -> anyhow::Result<CliExitCode> {
+    match context.console.format {
+        DataFormat::Json => context.console.write_data(|out| output::write_json(out, session))?,
+        DataFormat::Yaml => context.console.write_data(|out| output::write_yaml(out, session))?,
+        DataFormat::Csv => context
             .console
             .write_data(|out| output::write_csv(out, &list::CSV_COLUMNS, [list::session_cells(session)]))?,
-        DataFormat::Table => room.console.print(&list::session_details(session, room.console.paint))?,
+        DataFormat::Table => context.console.print(&list::session_details(session, context.console.paint))?,
     }
     Ok(CliExitCode::OK)
 }
 
-fn cancel_session(room: &CommandContext, which: &SessionIdArgs) -> anyhow::Result<CliExitCode> {
-    let store = room.writable_store()?;
+fn cancel_session(context: &CommandContext, which: &SessionIdArgs) -> anyhow::Result<CliExitCode> {
+    let store = context.writable_store()?;
     let session = store.find_session(&which.id)?;
     let by = match login_name() {
         Some(user) => format!("by {user}"),
@@ -116,10 +116,10 @@ fn cancel_session(room: &CommandContext, which: &SessionIdArgs) -> anyhow::Resul
     };
     let number = session.number;
     match store.cancel_session(session.id, &by)? {
-        CancelOutcome::Removed => room.console.note(format!("session {number} is cancelled")),
-        CancelOutcome::WorkerNotified => room
+        CancelOutcome::Removed => context.console.note(format!("session {number} is cancelled")),
+        CancelOutcome::WorkerNotified => context
             .console
-            .note(format!("session {number} is told to end; `metier session wait {number}` waits for that")),
+            .note(format!("session {number} is ending; `metier session wait {number}` waits for that")),
         CancelOutcome::AlreadyOver => {
             let state = session.state.word();
             return Err(anyhow::anyhow!("session {number} is {state} already; nothing was changed"));

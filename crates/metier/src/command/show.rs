@@ -1,4 +1,4 @@
-//! `metier show`: everything about a run, with marks for what is not exact and reasons for what is not there.
+//! `metier show`: prints a run, with marks for inexact values and reasons for missing ones.
 
 mod artefact;
 mod sections;
@@ -32,44 +32,44 @@ pub struct ShowArgs {
     /// A run: id, first or last digits of one, last, last~N, or a workload's name
     #[arg(value_name = "RUN")]
     id: String,
-    /// Its processes
+    /// Show its processes
     #[arg(short, long, conflicts_with_all = ["series", "missing"])]
     processes: bool,
-    /// Its time line, or one series of it
+    /// Show its time line, or one series of it
     #[arg(short, long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "missing")]
     series: Option<String>,
-    /// Only what could not be measured
+    /// Show only what could not be measured
     #[arg(short, long)]
     missing: bool,
-    /// A file of it, as it is
+    /// Print a file of the run unchanged
     #[arg(long, value_name = "NAME", conflicts_with_all = ["series", "missing", "processes"])]
     artefact: Option<String>,
-    /// Write that file there instead of to stdout
+    /// Write that file to this path instead of stdout
     #[arg(long, value_name = "FILE", requires = "artefact")]
     save: Option<std::path::PathBuf>,
 }
 
 impl ShowArgs {
-    /// Prints the run, or the asked part of it.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let store = room.store()?;
+    /// Prints the run, or the requested part.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let store = context.store()?;
         let run = find_run(&store, &self.id)?;
         if let Some(name) = &self.series {
-            self.print_series(room, &store, &run, name)?;
+            self.print_series(context, &store, &run, name)?;
         } else if self.processes {
-            self.print_processes(room, &store, &run)?;
+            self.print_processes(context, &store, &run)?;
         } else if let Some(name) = &self.artefact {
-            artefact::write_artefact(room, &store, &run, name, self.save.as_deref())?;
+            artefact::write_artefact(context, &store, &run, name, self.save.as_deref())?;
         } else if self.missing {
-            self.print_missing(room, &run)?;
+            self.print_missing(context, &run)?;
         } else {
-            self.print_run(room, &store, &run)?;
+            self.print_run(context, &store, &run)?;
         }
         Ok(CliExitCode::OK)
     }
 
-    fn print_run(&self, room: &CommandContext, store: &RecordStore, run: &Run) -> anyhow::Result<()> {
-        let console = &room.console;
+    fn print_run(&self, context: &CommandContext, store: &RecordStore, run: &Run) -> anyhow::Result<()> {
+        let console = &context.console;
         if console.format == DataFormat::Table {
             let lines = store.series(run.id, Some("use"))?;
             let tree = load_process_tree(store, run)?;
@@ -82,12 +82,12 @@ impl ShowArgs {
         console.print_record(run, ["field", "value", "quality"], rows, |_| String::new())
     }
 
-    fn print_missing(&self, room: &CommandContext, run: &Run) -> anyhow::Result<()> {
+    fn print_missing(&self, context: &CommandContext, run: &Run) -> anyhow::Result<()> {
         let record = json!({ "schema": "metier.missing/1", "run": run.id, "missing": run.missing });
         let rows = run.missing.iter().map(|(field, missing)| {
             vec![field.clone(), missing.reason.clone(), missing.fix.clone().unwrap_or_default()]
         });
-        room.console.print_record(&record, ["field", "reason", "fix"], rows, |paint| {
+        context.console.print_record(&record, ["field", "reason", "fix"], rows, |paint| {
             if run.missing.is_empty() {
                 "nothing is missing\n".to_string()
             } else {
@@ -96,7 +96,12 @@ impl ShowArgs {
         })
     }
 
-    fn print_processes(&self, room: &CommandContext, store: &RecordStore, run: &Run) -> anyhow::Result<()> {
+    fn print_processes(
+        &self,
+        context: &CommandContext,
+        store: &RecordStore,
+        run: &Run,
+    ) -> anyhow::Result<()> {
         let Some(tree) = load_process_tree(store, run)? else {
             let why = run.missing.iter().find(|(field, _)| field.starts_with("processes"));
             let why = why.map_or_else(|| "none was recorded".to_string(), |(_, why)| why.to_string());
@@ -104,12 +109,12 @@ impl ShowArgs {
         };
         let rows = tree.processes.iter().map(sections::process_cells);
         let text = |paint| sections::process_tree_text(&tree, paint);
-        room.console.print_record(&tree, sections::PROCESS_COLUMNS.split(','), rows, text)
+        context.console.print_record(&tree, sections::PROCESS_COLUMNS.split(','), rows, text)
     }
 
     fn print_series(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         store: &RecordStore,
         run: &Run,
         name: &str,
@@ -132,11 +137,16 @@ impl ShowArgs {
         series.iter_mut().for_each(Series::mask_infinities);
         let record = json!({ "schema": "metier.series-list/1", "series": series });
         let text = |paint| timeline::series_table(&series, paint);
-        room.console.print_record(&record, timeline::csv_header(&series), timeline::csv_rows(&series), text)
+        context.console.print_record(
+            &record,
+            timeline::csv_header(&series),
+            timeline::csv_rows(&series),
+            text,
+        )
     }
 }
 
-/// The process tree of a run, which is kept as a file of it.
+/// The process tree of a run, which is stored as a file of the run.
 pub fn load_process_tree(store: &RecordStore, run: &Run) -> anyhow::Result<Option<ProcessTree>> {
     let content = read_run_file(store, run, ProcessTree::ARTEFACT_NAME, "the process tree")?;
     let cannot = || format!("the process tree of run {} cannot be read", run.id.short());

@@ -1,5 +1,5 @@
-//! `metier split`: cuts an ONNX graph into parts that run one after the other, each with only its own weights; and says which part
-//! should run on which device.
+//! `metier split`: cuts an ONNX graph into consecutive parts, each with only its own weights, and
+//! assigns the parts to devices.
 
 mod external_weights;
 mod split_devices;
@@ -42,19 +42,19 @@ twice: the second is called NAME#2. Each device takes one part at most where the
 pub struct SplitArgs {
     /// The graph's file
     graph: PathBuf,
-    /// Cut right after the operator that makes this value; may be given again
+    /// Cut after the operator that outputs this value; can be repeated
     #[arg(long, value_name = "VALUE", conflicts_with = "parts")]
     at: Vec<String>,
-    /// Cut into so many parts of about the same work, where least flows over the cut
+    /// Number of parts of about equal work, cut where least data crosses
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     parts: Option<u64>,
-    /// List the places to cut, and what flows over each; nothing is cut
+    /// List the possible cuts and the data that crosses each; cut nothing
     #[arg(long, conflicts_with_all = ["at", "parts", "out", "devices"])]
     list: bool,
-    /// Write the parts into this folder
+    /// Write the parts to this folder
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Megabits a second between the devices, or between two of them; may be given again
+    /// Bandwidth in Mbit/s between all devices, or between two; can be repeated
     #[arg(long, value_name = "[DEVICE:DEVICE=]MBIT/S")]
     bandwidth: Vec<String>,
     #[command(flatten)]
@@ -64,8 +64,8 @@ pub struct SplitArgs {
 }
 
 impl SplitArgs {
-    /// Cuts, and says what came of it.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Cuts the graph and prints the report.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let links = split_devices::parse_links(&self.bandwidth)?;
         if !self.devices.is_given() {
             self.devices.reject_device_flags()?;
@@ -93,21 +93,27 @@ impl SplitArgs {
             self.graph.display()
         );
         if self.list {
-            return self.print_places(room, &chain, links.all);
+            return self.print_places(context, &chain, links.all);
         }
         let costs = chain.cost_ranges(&whole);
         let work: Vec<Option<u64>> =
             costs.iter().map(|range| multiply_adds(&whole.operators[range.clone()])).collect();
         let least: Vec<f64> = costs.iter().map(|range| least_work(&whole.operators[range.clone()])).collect();
-        let cuts = self.choose_cuts(&room.console, &chain, &least)?;
+        let cuts = self.choose_cuts(&context.console, &chain, &least)?;
         let mut report = SplitReport::new(&self.graph);
         if self.devices.is_given() {
-            let answer =
-                match self.devices.plan_split(room, &self.graph, &chain, &whole, &links, cuts.as_deref())? {
-                    Ok(answer) => answer,
-                    Err(code) => return Ok(code),
-                };
-            answer.plan.notes.iter().for_each(|note| room.console.note(note));
+            let answer = match self.devices.plan_split(
+                context,
+                &self.graph,
+                &chain,
+                &whole,
+                &links,
+                cuts.as_deref(),
+            )? {
+                Ok(answer) => answer,
+                Err(code) => return Ok(code),
+            };
+            answer.plan.notes.iter().for_each(|note| context.console.note(note));
             for (number, stage) in answer.plan.stages.iter().enumerate() {
                 report.parts.push(self.part(number, &stage.part, &work, None)?);
             }
@@ -129,9 +135,12 @@ impl SplitArgs {
                 report.parts.push(row);
             }
         }
-        room.console.print_record(&report, table::HEADER.split(','), table::csv_rows(&report), |paint| {
-            table::report_text(&report, paint)
-        })?;
+        context.console.print_record(
+            &report,
+            table::HEADER.split(','),
+            table::csv_rows(&report),
+            |paint| table::report_text(&report, paint),
+        )?;
         Ok(CliExitCode::OK)
     }
 
@@ -147,7 +156,7 @@ impl SplitArgs {
         Ok(SplitPart::new(part, adds, sent, file))
     }
 
-    /// Where to cut; `None` where that is left to us.
+    /// The requested cuts; `None` to choose them.
     fn choose_cuts(
         &self,
         console: &OutputConsole,
@@ -198,7 +207,7 @@ impl SplitArgs {
 
     fn print_places(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         chain: &OperatorChain,
         speed: Option<f64>,
     ) -> anyhow::Result<CliExitCode> {
@@ -216,7 +225,7 @@ impl SplitArgs {
         let rows = places.iter().map(|crossing| {
             vec![crossing.place.to_string(), crossing.values.join(" "), csv_cell(crossing.bytes)]
         });
-        room.console.print_record(&record, ["place", "values", "bytes"], rows, |paint| {
+        context.console.print_record(&record, ["place", "values", "bytes"], rows, |paint| {
             let mut table = TextTable::with_header(&["AFTER", "SENDS", "IN", "VALUES"]);
             for crossing in &places {
                 let bytes = crossing.bytes.map(Bytes);
@@ -233,7 +242,7 @@ impl SplitArgs {
     }
 }
 
-/// How long sending takes, at so many bytes a second.
+/// Transfer time at a bandwidth in bytes per second.
 fn send_time(speed: Option<f64>, bytes: Option<Bytes>) -> Option<Seconds> {
     Some(Seconds(bytes?.get() as f64 / speed?))
 }

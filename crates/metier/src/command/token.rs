@@ -1,7 +1,7 @@
-//! `metier token`: what others show to start runs here.
+//! `metier token`: prints the token that other users need to start runs here.
 //!
-//! It is kept in the data folder, readable for its owner only, and made when it is first needed. Whoever gives the server a
-//! token of their own (`--token-file`, METIER_TOKEN) does not need it.
+//! The token is a file in the data folder, readable only for its owner, created at first use.
+//! Servers with their own token (`--token-file`, METIER_TOKEN) do not use it.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
@@ -21,20 +21,20 @@ const EXAMPLES: &str = "Examples:
   curl -H \"Authorization: Bearer $(metier token)\" …               show it to the API
   curl -u \"me:$(metier token)\" -X POST …/buildWithParameters      show it as Jenkins's clients do";
 
-/// Longest token file; a larger one is something else.
+/// Largest token file; a larger one was named by mistake.
 const MAX_TOKEN_BYTES: u64 = 4096;
 
-/// Print the token that others need to start runs here
+/// Print the token that other users need to start runs here
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "You need none yourself: what comes over loopback from the user that runs the server is let in.")]
 pub struct TokenArgs {
-    /// Make another, in place of the one there is
+    /// Replace the token by a new one
     #[arg(long)]
     new: bool,
 }
 
 impl TokenArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let path = token_path()?;
         if self.new {
             match std::fs::remove_file(&path) {
@@ -44,12 +44,12 @@ impl TokenArgs {
                 _ => {}
             }
         }
-        room.console.print(&format!("{}\n", read_or_create(&path)?))?;
+        context.console.print(&format!("{}\n", read_or_create(&path)?))?;
         Ok(CliExitCode::OK)
     }
 }
 
-/// Where it is kept.
+/// Path of the token.
 pub fn token_path() -> anyhow::Result<PathBuf> {
     let folder = data_folder().ok_or_else(|| {
         usage_error(
@@ -59,7 +59,7 @@ pub fn token_path() -> anyhow::Result<PathBuf> {
     Ok(folder.join("token"))
 }
 
-/// The token; made where there is none.
+/// Reads the token; creates it if there is none.
 pub fn read_or_create(path: &Path) -> anyhow::Result<String> {
     match read_token(path) {
         Err(error) if is_not_found(&error) => {}
@@ -74,7 +74,8 @@ pub fn read_or_create(path: &Path) -> anyhow::Result<String> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(failed)?;
     }
-    // Whole or not at all, for whoever reads it at the same moment; who comes second takes the first one's.
+    // Created atomically for concurrent readers. If another process creates it first, its token is
+    // used.
     let line = format!("{token}\n");
     atomic_file::create_new_file(path, atomic_file::PRIVATE_FILE_MODE, line.as_bytes())
         .with_context(failed)?;

@@ -1,4 +1,4 @@
-//! `metier train`: learns predictors on this device.
+//! `metier train`: trains predictors on this device.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ use crate::output::{self, BudgetProgress, DataFormat, StreamPaint, TableCell as 
 use crate::time;
 
 const EXAMPLES: &str = "Examples:
-  metier train latency                                 ten minutes of trials, then learn
-  metier train latency --graphs *.onnx                 graphs of your own are timed first
-  metier train latency --budget 0s                     only learn, from what was timed before
-  metier train latency --from-runs                     only learn, with what `metier bench` measured since
-  metier train latency --runtime onnxruntime           a predictor of its own for ONNX Runtime
-  metier train latency --threads 1,4 --load            with four threads too, and beside stress";
+  metier train latency                                 ten minutes of trials, then train
+  metier train latency --graphs *.onnx                 your own graphs are timed first
+  metier train latency --budget 0s                     train on earlier trials only
+  metier train latency --from-runs                     train on earlier trials and new runs of `metier bench`
+  metier train latency --runtime onnxruntime           the predictor of ONNX Runtime
+  metier train latency --threads 1,4 --load            with four threads too, and under load";
 
-/// Learn predictors on this device
+/// Train predictors on this device
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct TrainArgs {
@@ -44,18 +44,18 @@ pub struct TrainArgs {
 
 #[derive(Debug, Subcommand)]
 enum TrainCommand {
-    /// How long graphs take here
+    /// Train the latency predictor of this device
     Latency(TrainLatencyArgs),
 }
 
-/// Learn how long graphs take here
+/// Train the latency predictor of this device
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 struct TrainLatencyArgs {
-    /// Time to spend on trials; what was timed before is kept and used
-    #[arg(long, value_name = "TIME", default_value = "10m")]
+    /// Time for trials; the results of earlier trials are used too
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
     budget: String,
-    /// What runs the graphs: rten or onnxruntime; each has a predictor of its own
+    /// Runtime: rten or onnxruntime; each has its own predictor
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: String,
     /// ONNX Runtime's shared library [METIER_ONNXRUNTIME, ORT_DYLIB_PATH; default the usual places]
@@ -64,47 +64,48 @@ struct TrainLatencyArgs {
     /// Numbers of threads [default: 1 and all of this device]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     threads: Vec<u32>,
-    /// Graphs of your own, timed before made-up ones; without them there is nothing to say how far off it is
+    /// Your own graphs, timed before generated ones; only they give a held-out error
     #[arg(long, value_name = "FILE", num_args = 1..)]
     graphs: Vec<PathBuf>,
     #[command(flatten)]
     binding: BindingArgs,
-    /// Graphs with shapes, as a JSON list of {graph, shapes, values}; beside --graphs
+    /// Graphs with shapes, as a JSON list of {graph, shapes, values}; in addition to --graphs
     #[arg(long, value_name = "FILE")]
     points: Option<PathBuf>,
-    /// Time the graphs beside stress of processors and memory, too; made-up networks are now and then anyway
+    /// Time the graphs under processor and memory load, too; generated networks are at times anyway
     #[arg(long)]
     load: bool,
-    /// Make no stress: what others cost is then taken to be their fair share
+    /// Generate no load; the predictor then assumes a fair share of the processors under load
     #[arg(long, conflicts_with = "load")]
     no_load: bool,
-    /// Time graphs that are known once more, which tells how far two measurements are apart
+    /// Time known graphs once more, to learn how far two measurements differ
     #[arg(long)]
-    again: bool,
-    /// Make up no networks: only graphs that were given
+    remeasure: bool,
+    /// Generate no networks; time only the given graphs
     #[arg(long)]
     only_graphs: bool,
-    /// Time nothing: learn from what was timed before and from the runs of `metier bench`, also those that were left out before
-    #[arg(long, conflicts_with_all = ["budget", "graphs", "points", "load", "again", "no_learn"])]
+    /// Run no trials; train on earlier trials and all runs of `metier bench`, including runs left
+    /// out before
+    #[arg(long, conflicts_with_all = ["budget", "graphs", "points", "load", "remeasure", "no_learn"])]
     from_runs: bool,
-    /// Only time, and learn another day
+    /// Run trials only, without training
     #[arg(long)]
     no_learn: bool,
-    /// Write what was said of each held-out point, as CSV
+    /// Write the held-out predictions as CSV
     #[arg(long, value_name = "FILE")]
     held_out: Option<PathBuf>,
 }
 
 impl TrainArgs {
-    /// Learns what was asked for.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    /// Trains the requested predictor.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         match &self.what {
-            TrainCommand::Latency(latency) => latency.run(room),
+            TrainCommand::Latency(latency) => latency.run(context),
         }
     }
 }
 
-/// The engine of a runtime's name; the library of ONNX Runtime is the one that was given, or else one that is found.
+/// The engine of a runtime. ONNX Runtime's library is the given one, else one in the usual places.
 fn find_engine(name: &str, given: Option<&Path>) -> anyhow::Result<InferenceEngine> {
     match name {
         RTEN => Ok(InferenceEngine::Rten),
@@ -119,7 +120,7 @@ fn find_engine(name: &str, given: Option<&Path>) -> anyhow::Result<InferenceEngi
 }
 
 impl TrainLatencyArgs {
-    fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let budget = time::parse_duration(&self.budget)
             .filter(|budget| *budget <= Duration::from_secs(86_400))
             .ok_or_else(|| {
@@ -131,7 +132,7 @@ impl TrainLatencyArgs {
         crate::allocator::tune_for_inference();
         let budget = if self.from_runs { Duration::ZERO } else { budget };
         let engine = match self.from_runs && self.runtime == ONNX_RUNTIME {
-            // Nothing is run, so its library need not be here.
+            // No graph runs, so the library may be missing.
             true => InferenceEngine::OnnxRuntime(PathBuf::new()),
             false => find_engine(&self.runtime, self.onnxruntime.as_deref())?,
         };
@@ -139,22 +140,22 @@ impl TrainLatencyArgs {
             return Err(usage_error(format!("--threads has {odd}; want numbers from 1 to 1024")));
         }
         let graphs = self.load_given_graphs()?;
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let device =
             metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
         store.put_device(&device)?;
         let passport = metier_device::passport::find_for_device(Some(&store), &device);
         let threads = match self.threads.as_slice() {
-            // All is what everybody asks for who says nothing; one is what teaches most in a given time.
+            // Callers use all threads by default. One thread gives the most training points per time.
             [] if device.cpu.threads > 1 => vec![1, device.cpu.threads],
             [] => vec![1],
             given => given.to_vec(),
         };
-        add_run_points(room, &store, &device, self.from_runs)?;
+        add_run_points(context, &store, &device, self.from_runs)?;
         if self.from_runs {
-            return self.fit_and_print(room, &store, &device, passport, engine.name());
+            return self.fit_and_print(context, &store, &device, passport, engine.name());
         }
-        // Every point is kept as it is made: whoever ends this loses none.
+        // Every point is stored as it is measured; an interruption loses none.
         let is_stopped = || false;
         let campaign = TrialCampaign {
             store: &store,
@@ -169,13 +170,13 @@ impl TrainLatencyArgs {
                 (_, true) => StressCoverage::None,
                 _ => StressCoverage::Some,
             },
-            again: self.again,
+            again: self.remeasure,
             only_graphs: self.only_graphs,
             is_stopped: &is_stopped,
         };
-        // Whoever learns again beside it waits for that long.
+        // Other training of this device waits until the lock is released.
         let lock = TrainingLock::acquire(&store, &device, learned_predictor::KIND)?;
-        let bar = BudgetProgress::new(budget, room.console.quiet);
+        let bar = BudgetProgress::new(budget, context.console.quiet);
         let done = collect(&campaign, &mut |progress| {
             bar.report(&format!("{} points, last {}", progress.points, progress.last));
         });
@@ -189,23 +190,23 @@ impl TrainLatencyArgs {
                     format!("; {failed} made-up networks more were disturbed by others or cannot run here")
                 }
             };
-            room.console.note(format!("{} points in {took}{disturbed}", done.points));
+            context.console.note(format!("{} points in {took}{disturbed}", done.points));
         }
         for (name, why) in &done.refused {
-            room.console.warn(format!("{name} was not timed: {why}"));
+            context.console.warn(format!("{name} was not timed: {why}"));
         }
-        // Learned is from what is there, but not all that was asked for is.
+        // Refused graphs make the exit code PARTIAL; training uses the rest.
         let code = if done.refused.is_empty() { CliExitCode::OK } else { CliExitCode::PARTIAL };
         if self.no_learn {
             return Ok(code);
         }
-        self.fit_and_print(room, &store, &device, passport, engine.name())?;
+        self.fit_and_print(context, &store, &device, passport, engine.name())?;
         Ok(code)
     }
 
     fn fit_and_print(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         store: &RecordStore,
         device: &Device,
         passport: Option<Passport>,
@@ -213,13 +214,13 @@ impl TrainLatencyArgs {
     ) -> anyhow::Result<CliExitCode> {
         if let Some(record) = memory::fit(store, device, runtime)? {
             let because = standing::reason(&record).unwrap_or_default();
-            room.console.note(format!("memory: learned from {}; {because}", record.provenance));
+            context.console.note(format!("memory: learned from {}; {because}", record.provenance));
         }
         let fitted = fit::fit(store, device, passport, runtime)?;
         if let Some(path) = &self.held_out {
             write_held_out_csv(path, &fitted.rows)?;
         }
-        print_fitted(room, &fitted)?;
+        print_fitted(context, &fitted)?;
         Ok(CliExitCode::OK)
     }
 
@@ -235,7 +236,7 @@ impl TrainLatencyArgs {
                     path,
                     metier_onnx::read_onnx(&bytes, &metier_onnx::OnnxLimits::default()),
                 )?;
-                // A shape that is meant for another graph of the list does not concern this one.
+                // Drops shapes that belong to another graph of the list.
                 let has = |name: &String| model.graph.inputs.iter().any(|input| input.name == *name);
                 own.shapes.retain(|name, _| has(name));
                 own.values.retain(|name, _| has(name));
@@ -257,7 +258,7 @@ impl TrainLatencyArgs {
         Ok(all)
     }
 
-    /// The points of a file; graphs are looked for beside it where their path is not absolute.
+    /// Reads the points of a file; relative graph paths start at its folder.
     fn load_listed_points(&self, path: &Path) -> anyhow::Result<Vec<UserGraph>> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -284,7 +285,7 @@ impl TrainLatencyArgs {
     }
 }
 
-/// One line of `--points`.
+/// One entry of `--points`.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TrainingPointEntry {
@@ -295,7 +296,7 @@ struct TrainingPointEntry {
     values: BTreeMap<String, Vec<i64>>,
 }
 
-/// What was said of each point by a predictor that had not seen its graph.
+/// Writes the held-out predictions.
 fn write_held_out_csv(path: &Path, rows: &[HeldOutPrediction]) -> anyhow::Result<()> {
     let mut file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
     let names: Vec<&str> =
@@ -334,25 +335,25 @@ fn write_held_out_csv(path: &Path, rows: &[HeldOutPrediction]) -> anyhow::Result
     output::write_csv(&mut file, &header, lines)
 }
 
-/// Takes what was measured anyway.
+/// Adds runs of `metier bench` to the training points.
 fn add_run_points(
-    room: &CommandContext,
+    context: &CommandContext,
     store: &RecordStore,
     device: &Device,
     again: bool,
 ) -> anyhow::Result<()> {
     let taken = run_trials::import_runs(store, &device.id, again)?;
     if taken.points > 0 || again {
-        room.console.note(format!("{} runs of graphs were new", taken.points));
+        context.console.note(format!("{} runs of graphs were new", taken.points));
     }
     for (why, count) in taken.left_out.iter().filter(|_| again) {
-        room.console.note(format!("{count} runs were left out: {why}"));
+        context.console.note(format!("{count} runs were left out: {why}"));
     }
-    // Imported ones move what is said of the devices that they ran on.
+    // Imported runs add training points of other devices.
     for other in store.devices()?.iter().filter(|other| other.id != device.id) {
         let taken = run_trials::import_runs(store, &other.id, again)?;
         if taken.points > 0 {
-            room.console.note(format!("{} runs of graphs on {} were new", taken.points, other.name));
+            context.console.note(format!("{} runs of graphs on {} were new", taken.points, other.name));
         }
     }
     Ok(())
@@ -363,8 +364,8 @@ fn file_stem(path: &Path) -> anyhow::Result<String> {
     name.map(String::from).with_context(|| format!("{} has no name that can be written", path.display()))
 }
 
-fn print_fitted(room: &CommandContext, fitted: &LatencyFit) -> anyhow::Result<()> {
-    let console = &room.console;
+fn print_fitted(context: &CommandContext, fitted: &LatencyFit) -> anyhow::Result<()> {
+    let console = &context.console;
     match console.format {
         DataFormat::Json => console.write_data(|out| output::write_json(out, &fitted.record)),
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &fitted.record)),
@@ -391,7 +392,7 @@ fn held_out_row(error: &HeldOutError) -> Vec<String> {
     ]
 }
 
-/// A predictor for people.
+/// A predictor as text.
 pub fn predictor_sheet(record: &Predictor, paint: StreamPaint) -> String {
     let mut table = TextTable::default();
     let mut line = |label: &str, text: String| {
@@ -423,7 +424,7 @@ pub fn predictor_sheet(record: &Predictor, paint: StreamPaint) -> String {
         let mut cells = vec![
             Field::text(&held_out_error.target),
             Field::number(held_out_error.rows.to_string()),
-            // Published predictors of power do not say how many there were.
+            // Published power predictors do not include their number of rows.
             Field::number(if held_out_error.groups > 0 {
                 held_out_error.groups.to_string()
             } else {

@@ -1,4 +1,4 @@
-//! `metier up`: the page, the API and the doors for other systems' clients, until INT or TERM.
+//! `metier up`: serves the page, the API and the compatible interfaces, until INT or TERM.
 
 mod interfaces;
 
@@ -32,84 +32,92 @@ use crate::exit::{CliExitCode, usage_error};
 
 const EXAMPLES: &str = "Examples:
   metier up                                              http://127.0.0.1:7001
-  metier up --listen 127.0.0.1:0                         a free port; the address is said on stderr
+  metier up --listen 127.0.0.1:0                         a free port; stderr has the address
   METIER_TOKEN=… metier up --listen 0.0.0.0:7001         for others, with a token
   metier up --listen 0.0.0.0:7001 --token-file token --open metrics";
 
-/// Serve the page, the API and the doors for other systems' clients
+/// Serve the page, the API and interfaces compatible with other systems' clients
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The token is taken from --token-file or METIER_TOKEN, never from an argument: others could see it in the list of processes.")]
 pub struct UpArgs {
-    /// Where to listen [METIER_UP_LISTEN; default 127.0.0.1:7001]
+    /// Address to listen on [METIER_UP_LISTEN; default 127.0.0.1:7001]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// File that holds the token; needed on any address but loopback
+    /// File with the token; required on any address but loopback
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Door that needs no token on an address that is not loopback: metrics, page, soprano, models
-    #[arg(long, value_name = "DOOR")]
+    /// Interface that needs no token on an address that is not loopback: metrics, page, soprano,
+    /// models
+    #[arg(long, value_name = "INTERFACE")]
     open: Vec<String>,
-    /// Further name that the Host header may have, for a proxy that passes the outer name on
+    /// Further accepted Host header, for a proxy that passes on its own host name
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// Job that the Jenkins-shaped door knows, with the device that measures it; without any, all names are jobs
+    /// Job of the Jenkins-compatible interface, with its device; without any, all names are jobs
     #[arg(long, value_name = "NAME[=DEVICE]")]
     job: Vec<String>,
-    /// Run file with what a job's runs have beside what is sent, such as duration, listen, container; a job without one has a time limit of 10m
+    /// Run file with further fields of a job's runs, such as duration, listen, container; without
+    /// it the time limit is 10m
     #[arg(long, value_name = "NAME=FILE")]
     job_file: Vec<String>,
-    /// Door with a place of its own; without --listen and --door: soprano=127.0.0.1:7002, models=127.0.0.1:8100, trainer=127.0.0.1:8102, estimator=/tmp/estimator.sock
-    #[arg(long, value_name = "NAME=PLACE")]
-    door: Vec<String>,
-    /// Pipeline of power predictors for the doors models and estimator: a folder, a zip, or the address of a zip [METIER_UP_MODELS]
+    /// Compatible interface with an address of its own [default without --listen and --bind:
+    /// soprano=127.0.0.1:7002, models=127.0.0.1:8100, trainer=127.0.0.1:8102,
+    /// estimator=/tmp/estimator.sock]
+    #[arg(long, value_name = "NAME=ADDRESS")]
+    bind: Vec<String>,
+    /// Pipeline of power predictors for the interfaces models and estimator: a folder, a zip, or
+    /// the address of a zip [METIER_UP_MODELS]
     #[arg(long, value_name = "PATH|URL")]
     models: Vec<String>,
-    /// Learn predictors of power from that Prometheus while others work, and keep them in this folder [METIER_UP_ONLINE]
+    /// Train power predictors from that Prometheus in the background, in this folder
+    /// [METIER_UP_ONLINE]
     #[arg(long, value_name = "FOLDER")]
     online: Option<PathBuf>,
-    /// Folder for predictors of power that are uploaded to the model server; without one none are taken
+    /// Folder for power predictors uploaded to the model server; uploads are refused without it
     #[arg(long, value_name = "FOLDER")]
     uploads: Option<PathBuf>,
-    /// Prometheus that knows the nodes of the cluster, for /api/profiling and /upload [METIER_UP_PROMETHEUS, PROMETHEUS_IP]
+    /// Prometheus with the metrics of the cluster's nodes, for /api/profiling and /upload
+    /// [METIER_UP_PROMETHEUS, PROMETHEUS_IP]
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
-    /// File of the certificate authority that alone vouches for that Prometheus
+    /// File of the only certificate authority to accept for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_ca: Option<PathBuf>,
-    /// File that holds the token that Prometheus wants
+    /// File with the token for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_token_file: Option<PathBuf>,
-    /// Believe whoever answers in the place of that Prometheus
+    /// Accept any certificate of that Prometheus
     #[arg(long)]
     prometheus_insecure: bool,
-    /// Predictor file of XGBoost (JSON) that answers at /api/profiling instead of ours
+    /// Predictor file of XGBoost (JSON) for /api/profiling, instead of metier's predictor
     #[arg(long, value_name = "FILE")]
     soprano_predictor: Option<PathBuf>,
-    /// The cluster's file, for graphs that are placed through /api/profiling and /upload [default: as kubectl finds it]
+    /// Kubeconfig of the cluster for /api/profiling and /upload [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Largest graph that may be sent to /upload and to the page [METIER_UP_UPLOAD_LIMIT; default 256Mi]
+    /// Largest graph for /upload and for the page [METIER_UP_UPLOAD_LIMIT; default 256Mi]
     #[arg(long, value_name = "SIZE")]
     upload_limit: Option<String>,
-    /// How often the power of this node is looked at, for the page [METIER_UP_POWER_INTERVAL; default 5s]
-    #[arg(long, value_name = "TIME")]
+    /// Time between power readings of this node [METIER_UP_POWER_INTERVAL; default 5s]
+    #[arg(long, value_name = "DURATION")]
     power_interval: Option<String>,
-    /// Do not look at the power of this node
+    /// Do not read the power of this node
     #[arg(long)]
     no_power: bool,
-    /// Do not measure sessions that wait; `metier session work` does that elsewhere
+    /// Do not work the queue; `metier session work` does that elsewhere
     #[arg(long)]
     no_work: bool,
-    /// Do not learn from new runs of `metier bench`; `metier train latency --from-runs` does that by hand
+    /// Do not retrain from new runs of `metier bench`; `metier train latency --from-runs` does it
+    /// on request
     #[arg(long)]
     no_learn: bool,
 }
 
-/// Longest token file; a larger one is something else.
+/// Largest token file; a larger one was named by mistake.
 const MAX_TOKEN_FILE_BYTES: u64 = 4096;
 
 impl UpArgs {
-    /// What of it is a setting.
+    /// The settings that these flags set.
     pub fn setting_values(&self) -> FlagSettings {
         let joined = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
         let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -120,7 +128,7 @@ impl UpArgs {
             ("up.hosts", joined(&self.host)),
             ("up.jobs", joined(&self.job)),
             ("up.job_files", joined(&self.job_file)),
-            ("up.doors", joined(&self.door)),
+            ("up.doors", joined(&self.bind)),
             ("up.models", joined(&self.models)),
             ("up.online", shown(&self.online)),
             ("up.uploads", shown(&self.uploads)),
@@ -135,53 +143,53 @@ impl UpArgs {
         ]
     }
 
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        crate::log::start_logging(&room.console, room.verbose, crate::log::SERVER_LEVEL)?;
-        let settings = &room.settings;
-        let named = interfaces::InterfaceAddresses::from_settings(room)?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        crate::log::start_logging(&context.console, context.verbose, crate::log::SERVER_LEVEL)?;
+        let settings = &context.settings;
+        let named = interfaces::InterfaceAddresses::from_settings(context)?;
         let mut http = HttpConfig {
             listen: settings.address("up.listen")?,
-            token: load_token(room, "up.token_file")?,
+            token: load_token(context, "up.token_file")?,
             open: settings.list("up.open"),
             hosts: settings.list("up.hosts"),
             doors: named.shared.clone(),
-            limits: HttpLimits { upload_bytes: upload_limit(room)?, ..HttpLimits::default() },
+            limits: HttpLimits { upload_bytes: upload_limit(context)?, ..HttpLimits::default() },
             ..HttpConfig::default()
         };
         http.check().map_err(|error| usage_error(error.to_string()))?;
         if http.token.is_none() {
-            http.start_token = start_token(room);
+            http.start_token = start_token(context);
         }
         let mut config = Config {
-            jobs: load_jobs(room)?,
-            soprano: soprano_config(room)?,
+            jobs: load_jobs(context)?,
+            soprano: soprano_config(context)?,
             version: env!("CARGO_PKG_VERSION").to_string(),
             ..http.into()
         };
-        let (store, is_writable) = open_store(room)?;
+        let (store, is_writable) = open_store(context)?;
         let stored = super::predictors::write_stored_pipelines(&store);
-        let answering = named.build_power_services(room, &config, !self.no_power, stored)?;
+        let answering = named.build_power_services(context, &config, !self.no_power, stored)?;
         if let Some(answering) = answering.as_ref().filter(|_| !self.no_power) {
             let estimator = answering.estimator.clone();
             config.power = Some(NodePowerConfig {
                 roots: KernelRoots::default(),
-                interval: power_interval(room)?,
+                interval: power_interval(context)?,
                 estimator,
                 engine: EngineNameSource::discover(),
             });
         }
         config.doctor = Some(doctor_callback(&store));
         let place = store.location().to_string();
-        let console = room.console;
+        let console = context.console;
         let work = match is_writable && !self.no_work {
-            true => Some(QueueWorkerThread::start(room, store.clone())?),
+            true => Some(QueueWorkerThread::start(context, store.clone())?),
             false => None,
         };
-        let mut doors = answering.and_then(|answering| answering.doors);
-        if let Some(doors) = doors.as_mut().filter(|_| is_writable) {
-            doors.recorder = Some(super::power::pipeline_recorder(store.clone())?);
+        let mut services = answering.and_then(|answering| answering.services);
+        if let Some(services) = services.as_mut().filter(|_| is_writable) {
+            services.recorder = Some(super::power::pipeline_recorder(store.clone())?);
         }
-        let power = doors.map(KeplerServices::run_in_background).transpose()?;
+        let power = services.map(KeplerServices::run_in_background).transpose()?;
         if let Some(places) = power.as_ref().and_then(|power| power.opened.describe()) {
             console.note(format!("metier: power at {places}"));
         }
@@ -206,34 +214,34 @@ impl UpArgs {
     }
 }
 
-/// The largest graph that may be sent: no more than is read of any file.
-fn upload_limit(room: &CommandContext) -> anyhow::Result<u64> {
+/// The upload limit, at most the limit for any graph file.
+fn upload_limit(context: &CommandContext) -> anyhow::Result<u64> {
     let most = metier_onnx::OnnxLimits::default().file_bytes as u64;
-    let limit = room.settings.size("up.upload_limit")?.unwrap_or_default().get();
+    let limit = context.settings.size("up.upload_limit")?.unwrap_or_default().get();
     if !(1..=most).contains(&limit) {
-        return Err(room.settings.wrong_value("up.upload_limit", &format!("1 to {}Mi", most >> 20)));
+        return Err(context.settings.wrong_value("up.upload_limit", &format!("1 to {}Mi", most >> 20)));
     }
     Ok(limit)
 }
 
-/// How often the power of this node is looked at: often enough that no meter counts past its end in between.
-fn power_interval(room: &CommandContext) -> anyhow::Result<Duration> {
-    let interval = room.settings.duration("up.power_interval")?.unwrap_or(metier_server::POWER_INTERVAL);
+/// Time between power readings, short enough that no energy counter wraps unnoticed.
+fn power_interval(context: &CommandContext) -> anyhow::Result<Duration> {
+    let interval = context.settings.duration("up.power_interval")?.unwrap_or(metier_server::POWER_INTERVAL);
     match interval {
         interval if (Duration::from_secs(1)..=Duration::from_secs(60)).contains(&interval) => Ok(interval),
-        _ => Err(room.settings.wrong_value("up.power_interval", "1s to 60s; --no-power does without")),
+        _ => Err(context.settings.wrong_value("up.power_interval", "1s to 60s; --no-power does without")),
     }
 }
 
-/// The thread that works the queue beside the server.
+/// The background thread that works the queue.
 struct QueueWorkerThread {
     stop: StopRequest,
     thread: JoinHandle<()>,
 }
 
 impl QueueWorkerThread {
-    fn start(room: &CommandContext, store: RecordStore) -> anyhow::Result<Self> {
-        let worker = super::session::build_worker(room, store)?;
+    fn start(context: &CommandContext, store: RecordStore) -> anyhow::Result<Self> {
+        let worker = super::session::build_worker(context, store)?;
         let stop = StopRequest::new();
         let until = stop.clone();
         let work = move || {
@@ -245,14 +253,14 @@ impl QueueWorkerThread {
         Ok(Self { stop, thread: thread.context("cannot start the thread that works the queue")? })
     }
 
-    /// A session under way is told to end, and its end recorded.
+    /// Ends a running session and records its end.
     fn stop(self) {
         self.stop.request();
         let _ = self.thread.join();
     }
 }
 
-/// The thread that learns from new runs beside the server.
+/// The background thread that retrains from new runs.
 struct RetrainThread(StopRequest);
 
 impl RetrainThread {
@@ -277,18 +285,18 @@ impl RetrainThread {
         Ok(Self(stop))
     }
 
-    /// Nobody waits for what is being learned: it is kept whole or not at all.
+    /// Does not wait for a training in progress: it is stored whole or not at all.
     fn stop(self) {
         self.0.request();
     }
 }
 
-/// The store, and whether it can be written; where not, looking at it is still worth something.
-fn open_store(room: &CommandContext) -> anyhow::Result<(RecordStore, bool)> {
-    let location = room.settings.store()?;
+/// The store, and whether it is writable; a read-only store is still served.
+fn open_store(context: &CommandContext) -> anyhow::Result<(RecordStore, bool)> {
+    let location = context.settings.store()?;
     let store = match RecordStore::open(&location) {
         Err(error @ metier_store::Error::ReadOnly { .. }) => {
-            room.console.warn(format!("{error}; it is only read"));
+            context.console.warn(format!("{error}; it is only read"));
             return Ok((RecordStore::open_read_only(&location)?, false));
         }
         other => other?,
@@ -323,22 +331,23 @@ fn doctor_callback(store: &RecordStore) -> metier_server::config::DoctorCallback
     })
 }
 
-/// What others show to start runs, where the server was given no token. Without it, only this user can.
-fn start_token(room: &CommandContext) -> Option<AccessToken> {
+/// The token that other users need to start runs, for a server without a configured token. Without
+/// it, only this user can start runs.
+fn start_token(context: &CommandContext) -> Option<AccessToken> {
     let made = super::token::token_path().and_then(|path| super::token::read_or_create(&path));
     match made.and_then(|token| AccessToken::new(&token).map_err(Into::into)) {
         Ok(secret) => Some(secret),
         Err(error) => {
             let why = crate::exit::error_line(&error);
-            room.console.warn(format!("{why}; only you can start runs through this server"));
+            context.console.warn(format!("{why}; only you can start runs through this server"));
             None
         }
     }
 }
 
-/// What the SOPRANO profiler's doors are told.
-fn soprano_config(room: &CommandContext) -> anyhow::Result<SopranoConfig> {
-    let settings = &room.settings;
+/// Configuration of the SOPRANO-compatible interface.
+fn soprano_config(context: &CommandContext) -> anyhow::Result<SopranoConfig> {
+    let settings = &context.settings;
     let prometheus = match settings.secret("up.prometheus") {
         Some(address) => {
             let token = settings.path("up.prometheus_token_file");
@@ -358,7 +367,7 @@ fn soprano_config(room: &CommandContext) -> anyhow::Result<SopranoConfig> {
     Ok(SopranoConfig { prometheus, predictor, cluster, local, ..SopranoConfig::default() })
 }
 
-/// A Prometheus, who vouches for it, and the file of the token that it wants.
+/// A Prometheus with its certificate authority and token file.
 pub fn prometheus_endpoint(
     address: &str,
     authority: Option<PathBuf>,
@@ -373,19 +382,19 @@ pub fn prometheus_endpoint(
     Ok(endpoint)
 }
 
-/// The jobs of the Jenkins-shaped door.
-fn load_jobs(room: &CommandContext) -> anyhow::Result<Vec<metier_server::JenkinsJobConfig>> {
-    let names = room.settings.list("up.jobs");
-    let wrong = || room.settings.wrong_value("up.jobs", JOBS_SYNTAX);
+/// The jobs of the Jenkins-compatible interface.
+fn load_jobs(context: &CommandContext) -> anyhow::Result<Vec<metier_server::JenkinsJobConfig>> {
+    let names = context.settings.list("up.jobs");
+    let wrong = || context.settings.wrong_value("up.jobs", JOBS_SYNTAX);
     let jobs: anyhow::Result<Vec<metier_server::JenkinsJobConfig>> =
         names.iter().map(|name| name.parse().map_err(|_| wrong())).collect();
     let mut jobs = jobs?;
-    for text in room.settings.list("up.job_files") {
+    for text in context.settings.list("up.job_files") {
         let (name, path) = text
             .split_once('=')
-            .ok_or_else(|| room.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
+            .ok_or_else(|| context.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
         let job: metier_server::JenkinsJobConfig =
-            name.parse().map_err(|_| room.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
+            name.parse().map_err(|_| context.settings.wrong_value("up.job_files", JOB_FILES_SYNTAX))?;
         let at = jobs.iter().position(|known| known.name == job.name).unwrap_or_else(|| {
             jobs.push(job);
             jobs.len() - 1
@@ -395,7 +404,7 @@ fn load_jobs(room: &CommandContext) -> anyhow::Result<Vec<metier_server::Jenkins
     Ok(jobs)
 }
 
-/// What a job's run file says. What runs is sent, so it has no command and no pod.
+/// The fields of a job's run file. Requests name the image, so the file has no command and no pod.
 fn read_job_file(path: &Path) -> anyhow::Result<serde_json::Map<String, serde_json::Value>> {
     let named = |text: String| usage_error(format!("--job-file: {}: {text}", path.display()));
     let text =
@@ -403,10 +412,10 @@ fn read_job_file(path: &Path) -> anyhow::Result<serde_json::Map<String, serde_js
     let (mut file, origins) = runfile::parse(&text).map_err(|faults| named(faults.to_string()))?;
     if !file.command.is_empty() || file.pod.is_some() || file.image.is_some() {
         return Err(named(
-            "it says what to run; want only what is beside that: the image is sent as app_name".into(),
+            "has a command, pod or image; want none: requests name the image as app_name".into(),
         ));
     }
-    // As it will be, with any image: what is wrong is told now, and not to each who sends one.
+    // Checked with a stand-in image, so that errors appear at start and not at each request.
     file.image = Some("x".into());
     file.resolve_paths(path.parent().unwrap_or(Path::new(".")));
     let checked = file.check_for_later(&origins).map_err(|faults| named(faults.to_string()))?;
@@ -419,11 +428,11 @@ const JOB_FILES_SYNTAX: &str = "NAME=FILE with the name of a job and the path of
 
 const JOBS_SYNTAX: &str = "NAME or NAME=DEVICE, with letters, digits, '-', '_' or '.' in the name";
 
-/// The token, from the file that a setting names or the environment.
-pub fn load_token(room: &CommandContext, file: &str) -> anyhow::Result<Option<AccessToken>> {
-    let text = match room.settings.path(file) {
+/// The token from the file that a setting names, or from the environment.
+pub fn load_token(context: &CommandContext, file: &str) -> anyhow::Result<Option<AccessToken>> {
+    let text = match context.settings.path(file) {
         Some(path) => Some(read_token(&path)?),
-        None => room.settings.secret("up.token").map(str::to_string),
+        None => context.settings.secret("up.token").map(str::to_string),
     };
     text.map(|text| AccessToken::new(&text).map_err(|error| usage_error(error.to_string()))).transpose()
 }

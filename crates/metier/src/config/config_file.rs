@@ -1,4 +1,4 @@
-//! The config file: TOML whose keys are those of [`SETTING_KEYS`], each read with its line.
+//! The settings file: TOML with the keys of [`SETTING_KEYS`], each read with its line.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -9,13 +9,13 @@ use toml::de::{DeTable, DeValue};
 use super::SETTING_KEYS;
 use crate::exit::usage_error;
 
-/// No config file is larger; something else was named by mistake.
+/// Largest settings file; a larger one was named by mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Keys with their values and lines.
 pub type FileSettings = BTreeMap<String, (String, usize)>;
 
-/// Reads the file. `None` if it is not there and nobody named it.
+/// Reads the file. `None` if the default file does not exist.
 pub fn read_config_file(path: &Path, named: bool) -> anyhow::Result<Option<FileSettings>> {
     let cannot = |why: &dyn std::fmt::Display| {
         usage_error(format!(
@@ -83,7 +83,7 @@ fn collect_table(
     Ok(())
 }
 
-/// A value as text: strings, yes or no, numbers, and lists of strings by commas.
+/// A value as text: strings, booleans, numbers, and lists of strings separated by commas.
 fn scalar_text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),

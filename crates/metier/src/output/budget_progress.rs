@@ -1,4 +1,4 @@
-//! Long work that ends when its time is used up: a bar on a terminal, a line now and then elsewhere.
+//! Progress of work with a time budget: a bar on a terminal, occasional lines elsewhere.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use metier_types::Seconds;
 
 use super::step_progress::NOTE_INTERVAL;
 
-/// Work of so much time at most.
+/// Progress of work with a time budget.
 pub struct BudgetProgress {
     bar: ProgressBar,
     begin: Instant,
@@ -28,7 +28,7 @@ impl BudgetProgress {
         Self { bar, begin: now, of, instant: Cell::new(now), quiet }
     }
 
-    /// How far it has come.
+    /// Reports progress.
     pub fn report(&self, what: &str) {
         let spent = self.begin.elapsed();
         let left = Seconds(self.of.saturating_sub(spent).as_secs_f64().round());
@@ -40,7 +40,7 @@ impl BudgetProgress {
         }
     }
 
-    /// It has ended; how long it took.
+    /// Ends the progress; returns the elapsed time.
     pub fn finish(self) -> Seconds {
         self.bar.finish_and_clear();
         Seconds(self.begin.elapsed().as_secs_f64())

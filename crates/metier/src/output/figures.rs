@@ -1,6 +1,6 @@
-//! A run's figures as sections of labelled values, for people; and all of its fields as rows, for CSV.
+//! A run's figures as sections of labelled values for people, and all of its fields as CSV rows.
 //!
-//! A value's mark says how far it can be trusted: none for exact, `~` sampled, `≈` estimated.
+//! A mark gives the quality of a value: none for exact, `~` sampled, `≈` estimated.
 
 use metier_types::{Run, ValueQuality};
 use serde::Serialize;
@@ -9,18 +9,18 @@ pub struct RunFigure {
     pub label: &'static str,
     /// The value with its unit.
     pub value: String,
-    /// Its dotted path in the record, where it has one of its own.
+    /// Its dotted path in the record, if it has one.
     pub path: &'static str,
 }
 
-/// A heading and what stands under it.
+/// A heading and its values.
 pub struct FigureSection {
     pub title: &'static str,
-    /// The values; absent ones are left out, `missing` says why.
+    /// The values; absent ones are omitted, and `missing` gives the reason.
     pub figures: Vec<RunFigure>,
 }
 
-/// What each mark means.
+/// Legend of the marks.
 pub const LEGEND: &str = "~ sampled, ≈ estimated, unmarked values are exact";
 
 /// The mark of a field.
@@ -32,7 +32,7 @@ pub fn quality_mark(run: &Run, path: &str) -> &'static str {
     }
 }
 
-/// How a run ended, in few words.
+/// Short text of a run's outcome.
 pub fn ending_word(state: metier_types::RunState, exit: Option<&metier_types::RunExit>) -> String {
     use metier_types::{ExitCause, RunState};
     match (state, exit) {
@@ -73,7 +73,7 @@ impl SectionBuilder {
     }
 }
 
-/// Everything that the record holds, section by section. Empty sections are left out.
+/// All figures of a record, by section. Empty sections are omitted.
 pub fn run_sections(run: &Run) -> Vec<FigureSection> {
     let summary = &run.summary;
     let sections = [

@@ -1,4 +1,5 @@
-//! Forms of output, shared by all commands: `table` for people, `json`, `yaml` and `csv` for programs.
+//! Forms of output, shared by all commands: `table` for people, `json`, `yaml` and `csv` for
+//! programs.
 
 mod budget_progress;
 pub mod figures;
@@ -32,7 +33,7 @@ pub enum DataFormat {
     Csv,
 }
 
-/// All forms that can be typed. Documents are what `report` and `flame` write; other commands refuse them.
+/// All output forms. Documents are written by `report` and `flame`; other commands reject them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutputForm {
     Table,
@@ -50,7 +51,7 @@ pub enum OutputForm {
 }
 
 impl OutputForm {
-    /// Whether it is a document and not data.
+    /// Whether it is a document rather than data.
     pub fn is_document(self) -> bool {
         matches!(self, Self::Html | Self::Md | Self::Svg | Self::Folded)
     }
@@ -62,7 +63,7 @@ pub fn enum_words<T: ValueEnum>() -> Vec<String> {
     T::value_variants().iter().filter_map(name).collect()
 }
 
-/// Parses one word of an enum of records, and offers the words in help and completion.
+/// Parses a word of a record's enum, and offers the words in help and completion.
 pub fn word_parser<T: Copy + Send + Sync>(
     values: &'static [T],
     word: fn(T) -> &'static str,
@@ -78,7 +79,7 @@ pub fn enum_word<T: ValueEnum>(value: &T) -> String {
     value.to_possible_value().map(|word| word.get_name().to_string()).unwrap_or_default()
 }
 
-/// The word by which a record names one of its own enumerations.
+/// The serialised word of an enum value of a record.
 pub fn serialised_word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -86,7 +87,7 @@ pub fn serialised_word(value: &impl Serialize) -> String {
     }
 }
 
-/// Writes an error to stderr, in the form that all errors have. A failure of that cannot be reported anywhere.
+/// Writes an error to stderr in the common form. A failure to do so cannot be reported.
 pub fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "metier: {text}");
 }
@@ -99,7 +100,7 @@ pub fn write_json(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> an
 
 /// Writes a record as YAML.
 pub fn write_yaml(out: &mut dyn Write, record: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
-    // By way of a JSON value: both forms then have the same fields in the same order.
+    // Converted through JSON, so that both forms have the same fields in the same order.
     let value = serde_json::to_value(record)?;
     let text = serde_saphyr::to_string(&value).context("cannot write YAML")?;
     out.write_all(text.as_bytes())?;

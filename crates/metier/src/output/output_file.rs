@@ -1,7 +1,8 @@
-//! A file that a flag names: written whole, or not at all.
+//! A file that a flag names, written whole or not at all.
 //!
-//! It is made beside its place at once, so that a folder that cannot be written is noticed before any work, and
-//! takes its place at the end. Pipes and devices, which cannot be replaced, are written directly.
+//! A temporary file is created in the target folder at once, so that an unwritable folder is
+//! noticed before any work. It replaces the target at the end. Pipes and devices are written
+//! directly.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -22,7 +23,7 @@ enum OutputTarget {
 }
 
 impl OutputFile {
-    /// Tries whether it can be written; `flag` is who named it.
+    /// Opens the file for writing; errors name `flag`.
     pub fn open(flag: &str, path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let cannot =
@@ -40,7 +41,7 @@ impl OutputFile {
         Ok(Self { path: path.to_path_buf(), target })
     }
 
-    /// It is complete: puts it in its place.
+    /// Moves the complete file to its target path.
     pub fn commit(self) -> anyhow::Result<()> {
         let cannot = || format!("cannot write {}", self.path.display());
         if let OutputTarget::Atomic(file) = self.target {

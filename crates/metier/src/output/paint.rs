@@ -1,11 +1,11 @@
-//! Colours, where they are wanted: `--color`, `NO_COLOR`, `CLICOLOR_FORCE`, and only on a terminal.
+//! Colours: by `--color`, `NO_COLOR`, `CLICOLOR_FORCE`, and only on a terminal by default.
 
 use clap::ValueEnum;
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ColorWhen {
-    // On a terminal, unless the environment says otherwise.
+    // On a terminal, unless the environment forbids it.
     Auto,
     Always,
     Never,
@@ -19,7 +19,7 @@ impl StreamPaint {
     #[cfg(test)]
     pub const PLAIN: Self = Self(false);
 
-    /// For a stream that is a terminal or not.
+    /// The colours of a stream, by whether it is a terminal.
     pub fn new(when: ColorWhen, is_terminal: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let forced =
@@ -50,11 +50,11 @@ impl StreamPaint {
     pub fn green(self, text: &str) -> String {
         self.wrap_in_code("32", text)
     }
-    /// What deserves a look.
+    /// Text that deserves attention.
     pub fn yellow(self, text: &str) -> String {
         self.wrap_in_code("33", text)
     }
-    /// What can be typed or followed.
+    /// Text to type or to follow.
     pub fn cyan(self, text: &str) -> String {
         self.wrap_in_code("36", text)
     }

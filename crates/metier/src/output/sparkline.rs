@@ -4,11 +4,11 @@ use metier_types::{ColumnKind, Series, SeriesColumn};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A small picture of a column, and the largest value in it (per second, for a counter).
+/// A sparkline of a column, and its largest value (per second for a counter).
 pub struct SparklineBars {
-    /// One character for each stretch of time; a space where nothing was sampled.
+    /// One character for each time slot; a space where there are no samples.
     pub bars: String,
-    /// What a full bar stands for.
+    /// The value of a full bar.
     pub most: f64,
 }
 
@@ -24,7 +24,7 @@ pub fn draw_sparkline(series: &Series, column: &SeriesColumn, width: usize) -> O
     let mut stretches: Vec<Option<f64>> = vec![None; width];
     for (from, to, value) in points {
         let at = |time: i64| (((time - first) as f64 / span * width as f64) as usize).min(width - 1);
-        // A long gap between samples fills all the stretches that it covers.
+        // A long gap between samples fills all its slots.
         for slot in &mut stretches[at(from)..=at((to - 1).max(from))] {
             *slot = Some(slot.map_or(value, |most: f64| most.max(value)));
         }
@@ -38,7 +38,7 @@ pub fn draw_sparkline(series: &Series, column: &SeriesColumn, width: usize) -> O
     Some(SparklineBars { bars: stretches.iter().map(bar).collect(), most })
 }
 
-/// From, to and value of each stretch between samples; counters become rates per second of their unit.
+/// Start, end and value between consecutive samples; counters become rates per second.
 fn sample_intervals(series: &Series, column: &SeriesColumn) -> Vec<(i64, i64, f64)> {
     let there = |row: &usize| column.absent.binary_search(&(*row as u32)).is_err();
     let rows: Vec<(i64, f64)> = (0..series.times.len())

@@ -1,10 +1,10 @@
-//! What an application said of itself, as a table: stage, count, rate, quantiles, cost per item.
+//! Stages that an application reported, as a table: stage, count, rate, quantiles, cost per item.
 
 use metier_types::{AppStage, Run, Seconds, StageKind};
 
 use super::{StreamPaint, TableCell, TextTable};
 
-/// The stages of a run, at most so many, and what was not taken. Empty where nobody listened or nothing was said.
+/// The first stages of a run and the number of dropped ones. Empty where no stages were reported.
 pub fn stages_table(run: &Run, most: usize, paint: StreamPaint) -> String {
     if run.stages.is_empty() {
         return String::new();
@@ -38,7 +38,7 @@ pub fn stages_table(run: &Run, most: usize, paint: StreamPaint) -> String {
     text
 }
 
-/// How listening went, in a line; `None` where nobody listened.
+/// One line on the reception of stages; `None` where the run had no listener.
 pub fn intake_line(run: &Run) -> Option<String> {
     let intake = run.intake.as_ref()?;
     let mut parts = vec![format!("{} messages", intake.messages)];
@@ -72,7 +72,7 @@ fn stage_value(kind: StageKind, value: f64) -> String {
     }
 }
 
-/// A number with four digits that count.
+/// A number with four significant digits.
 fn four_digits(value: f64) -> String {
     let size = value.abs();
     match size {

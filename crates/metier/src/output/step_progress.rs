@@ -1,14 +1,14 @@
-//! Long work in steps: a bar with the time left on a terminal, a line now and then elsewhere.
+//! Progress in steps: a bar with the remaining time on a terminal, occasional lines elsewhere.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often a line is said where there is no terminal.
+/// Interval between lines without a terminal.
 pub(super) const NOTE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Work of so many steps.
+/// Progress of work with a known number of steps.
 pub struct StepProgress {
     bar: ProgressBar,
     done: Cell<u64>,
@@ -20,7 +20,7 @@ pub struct StepProgress {
 }
 
 impl StepProgress {
-    /// Of so many steps; `noun` says what they are, `verb` what became of them.
+    /// Starts a progress of `of` steps; `noun` names them, `verb` their completion.
     pub fn new(of: u64, noun: &'static str, verb: &'static str, quiet: bool) -> Self {
         let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(of), target);

@@ -1,7 +1,7 @@
 //! Tables for people: columns as wide as their widest cell, two spaces between them, no lines.
 //!
-//! Widths are counted in terminal cells, before colours are added. A line has no trailing spaces, so that
-//! output can be compared and copied.
+//! Widths are terminal cells, without colour codes. Lines have no trailing spaces, so that output
+//! can be compared and copied.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -19,17 +19,18 @@ fn unstyled(_: StreamPaint, text: &str) -> String {
 }
 
 impl TableCell {
-    /// A text, at the left. Control characters and line breaks are replaced: a name must not move the cursor.
+    /// A left-aligned text. Control characters and line breaks are replaced: a name must not move
+    /// the cursor.
     pub fn text(text: impl AsRef<str>) -> Self {
         Self { text: printable_text(text.as_ref()), right: false, style: unstyled }
     }
 
-    /// A number, at the right.
+    /// A right-aligned number.
     pub fn number(text: impl AsRef<str>) -> Self {
         Self { right: true, ..Self::text(text) }
     }
 
-    /// A quantity at the right; a dash where there is none.
+    /// A right-aligned quantity; a dash where there is none.
     pub fn quantity(value: Option<impl std::fmt::Display>) -> Self {
         Self::number(value.map_or_else(|| "–".to_string(), |value| value.to_string()))
     }
@@ -38,7 +39,7 @@ impl TableCell {
         Self { style, ..self }
     }
 
-    /// At most so wide; what is cut is marked.
+    /// Limits the width; a cut text ends with a mark.
     pub fn truncated(mut self, width: usize) -> Self {
         if self.text.width() > width {
             let mut text = String::new();
@@ -68,28 +69,28 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// With a header line.
+    /// A table with a header line.
     pub fn with_header(names: &[&str]) -> Self {
         let mut table = Self::default();
         table.rows.push(names.iter().map(|name| TableCell::text(name).styled(StreamPaint::bold)).collect());
         table
     }
 
-    /// Indented by so many spaces.
+    /// Indents the table by that many spaces.
     pub fn indented(mut self, spaces: usize) -> Self {
         self.indent = spaces;
         self
     }
 
     pub fn add_row(&mut self, cells: Vec<TableCell>) {
-        // A header follows the alignment of what stands under it.
+        // A header has the alignment of its column.
         if let (1, Some(header)) = (self.rows.len(), self.rows.first_mut()) {
             header.iter_mut().zip(&cells).for_each(|(name, cell)| name.right = cell.right);
         }
         self.rows.push(cells);
     }
 
-    /// How many rows it has, the header included.
+    /// Number of rows, including the header.
     pub fn len(&self) -> usize {
         self.rows.len()
     }

@@ -1,5 +1,5 @@
-//! `metier agent` on this host: its page is right, a container comes and goes with its names, a pod has its own, and a real
-//! Prometheus reads it all.
+//! `metier agent` on this host: its page is right, a container comes and goes with its names, a pod
+//! has its own, and a real Prometheus reads it all.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

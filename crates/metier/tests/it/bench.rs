@@ -80,12 +80,13 @@ fn a_graph_is_timed_in_a_run_of_its_own() {
         (1.into(), 2.into())
     );
     assert!(run["artefacts"].as_array().unwrap().iter().any(|artefact| artefact["name"] == "inference.json"));
-    // The same graph in the same way is the same workload, wherever its file is; another batch is another.
+    // The same graph in the same way is the same workload, wherever its file is; another batch is
+    // another.
     let copy = place.text("copy.onnx");
     std::fs::copy(&net, &copy).unwrap();
     let workload = |arguments: &[&str]| {
         let told = place.json(
-            &[&["bench", "--threads", "1", "--repeat", "1", "--least", "0", "-o", "json"], arguments]
+            &[&["bench", "--threads", "1", "--repeat", "1", "--least", "0s", "-o", "json"], arguments]
                 .concat(),
         );
         place.json(&["show", told["results"][0]["runs"][0].as_str().unwrap(), "-o", "json"])["workload"]["id"]
@@ -100,7 +101,7 @@ fn inputs_come_from_files_and_outputs_go_to_files() {
     let place = Place::new();
     let net = network(&place);
     let out = place.text("out");
-    let base = ["bench", &net, "--repeat", "1", "--least", "0", "--outputs", &out];
+    let base = ["bench", &net, "--repeat", "1", "--least", "0s", "--outputs", &out];
     place.ok(&[&base[..], &["--input", "x=1"]].concat());
     let ones = std::fs::read(place.path("out/output-0.npy")).unwrap();
     // Ones in: each output is the sum of three weights.
@@ -130,7 +131,7 @@ fn what_cannot_run_is_said_by_name_and_is_a_run_with_its_cause() {
         (vec!["bench", "no-such.onnx"], vec!["no-such.onnx"]),
         (vec!["bench", "odd.onnx", "--input", "z=1"], vec!["\"z\"", "one of x"]),
         (vec!["bench", "odd.onnx", "--batch", "3"], vec!["batch size of 3"]),
-        (vec!["bench", "odd.onnx", "--least", "9999"], vec!["--least"]),
+        (vec!["bench", "odd.onnx", "--least", "9999s"], vec!["--least"]),
     ] {
         let output = place.run(&arguments);
         assert!(
@@ -194,7 +195,7 @@ fn two_runtimes_are_set_side_by_side() {
 fn cold_starts_of_several_processes_are_told_one_by_one() {
     let place = Place::new();
     let net = network(&place);
-    let words = ["bench", &net, "--page-cache", "cold", "--runs", "3", "--repeat", "1", "--least", "0"];
+    let words = ["bench", &net, "--page-cache", "cold", "--runs", "3", "--repeat", "1", "--least", "0s"];
     let told = place.json(&[&words[..], &["-o", "json"]].concat());
     common::fits("metier.bench-1", &told);
     let one = &told["results"][0];
@@ -215,7 +216,7 @@ fn cold_starts_of_several_processes_are_told_one_by_one() {
 fn a_neighbour_is_a_run_of_its_own_that_overlaps() {
     let place = Place::new();
     let net = network(&place);
-    let words = ["bench", &net, "--repeat", "1", "--least", "0.2", "--with", "sleep 60", "-o", "json"];
+    let words = ["bench", &net, "--repeat", "1", "--least", "200ms", "--with", "sleep 60", "-o", "json"];
     let told = place.json(&words);
     let run = place.json(&["show", told["results"][0]["runs"][0].as_str().unwrap(), "-o", "json"]);
     let company = run["context"]["company"].as_array().unwrap_or_else(|| panic!("{}", run["context"]));
@@ -234,10 +235,11 @@ fn a_neighbour_is_a_run_of_its_own_that_overlaps() {
 fn a_child_that_a_signal_ends_is_a_run_with_that_cause_and_is_told_to_programs() {
     let place = Place::new();
     let net = network(&place);
-    let mut command = place.command(&["bench", &net, "--least", "600", "--threads", "1", "-o", "json"]);
+    let mut command = place.command(&["bench", &net, "--least", "10m", "--threads", "1", "-o", "json"]);
     let mut parent =
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // The child is the one whose own program has the job; its parent, the launcher, has it as words of a command.
+    // The child is the one whose own program has the job; its parent, the launcher, has it as words of
+    // a command.
     let folder = place.path("");
     let child = loop {
         let found = std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {

@@ -1,6 +1,7 @@
-//! The crate table in ARCHITECTURE.md is the truth: every crate under `crates/` has a row, every row a crate, and
-//! a crate depends on no other crate than its row names (and `metier-types`). Crates that are named and not used are
-//! fine. Only dependencies of the product count, not those of tests and builds.
+//! The crate table in ARCHITECTURE.md is the truth: every crate under `crates/` has a row, every
+//! row a crate, and a crate depends on no other crate than its row names (and `metier-types`).
+//! Crates that are named and not used are fine. Only dependencies of the product count, not those
+//! of tests and builds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};

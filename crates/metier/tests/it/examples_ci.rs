@@ -1,5 +1,5 @@
-//! The examples for CI in `examples/` are real: their lines are run here as they stand, with a queue that is worked, and a
-//! change that is slower makes them fail.
+//! The examples for CI in `examples/` are real: their lines are run here as they stand, with a
+//! queue that is worked, and a change that is slower makes them fail.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ impl Drop for Worker {
     }
 }
 
-/// A workspace with a run file whose loop has so many rounds on each side, and a worker on its queue.
+/// A workspace with a run file whose loop has so many rounds on each side, and a worker on its
+/// queue.
 struct Workspace {
     place: Place,
     store: PathBuf,

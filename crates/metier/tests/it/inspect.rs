@@ -3,7 +3,8 @@
 use crate::common::Place;
 use crate::onnx;
 
-/// A convolution whose weights an operator makes, which the original profiler does not see; of an open size.
+/// A convolution whose weights an operator makes, which the original profiler does not see; of an
+/// open size.
 fn network() -> Vec<u8> {
     let nodes = [
         onnx::node("ConstantOfShape", &["dims"], &["w"], &[]),

@@ -1,9 +1,11 @@
-//! `kill -9` of the real program at random instants: what was stored stays, the run under way is listed as
-//! interrupted with all but the last second of its samples, and nothing of the measured command lingers.
+//! `kill -9` of the real program at random instants: what was stored stays, the run under way is
+//! listed as interrupted with all but the last second of its samples, and nothing of the measured
+//! command lingers.
 //!
-//! Four workers share one store. Each starts `metier run`, waits a random time and kills it; a reader with its own SQL
-//! (`kill/reader.rs`) looks at the file just before and just after. `METIER_KILLS` sets how many kills (200),
-//! `METIER_KILL_SEED` repeats the choices of an earlier run, as far as time allows.
+//! Four workers share one store. Each starts `metier run`, waits a random time and kills it; a
+//! reader with its own SQL (`kill/reader.rs`) looks at the file just before and just after.
+//! `METIER_KILLS` sets how many kills (200), `METIER_KILL_SEED` repeats the choices of an earlier
+//! run, as far as time allows.
 
 mod reader;
 pub mod traces;
@@ -287,7 +289,8 @@ impl Hunt<'_> {
             let who: Vec<_> = marked(&started.mark).into_iter().filter_map(name_and_parent).collect();
             self.problem(format!("{name} ({}): {who:?} still run", plan.kind));
         }
-        // A kill between the making of a group and the order to the launcher leaves an empty one: the next start's.
+        // A kill between the making of a group and the order to the launcher leaves an empty one: the next
+        // start's.
         if !wait_until(Duration::from_secs(3), || groups_of(pid).is_empty()) {
             run(self.home, &self.store, &format!("sweep-{name}"), "true");
             if !wait_until(GONE, || groups_of(pid).is_empty()) {
@@ -571,7 +574,8 @@ fn a_killed_launcher_is_told_and_the_next_start_cleans_up() {
                 started.child.wait().unwrap();
             }
         }
-        // A start that comes while the launcher is still dying leaves its group to it, and so to the start after.
+        // A start that comes while the launcher is still dying leaves its group to it, and so to the start
+        // after.
         assert!(wait_until(GONE, || !is_there(launcher)), "round {round}: the launcher does not die");
         run(folder.path(), &store, &format!("next{round}"), "true");
         assert!(

@@ -110,8 +110,8 @@ fn graphs_that_cannot_be_timed_are_named_and_the_others_are_timed() {
     assert!(said.contains(" points in "), "{said}");
 }
 
-/// Gives every predictor this standing. What training decides depends on how calm the host was; so few graphs may
-/// teach so little that the passport does better.
+/// Gives every predictor this standing. What training decides depends on how calm the host was; so
+/// few graphs may teach so little that the passport does better.
 fn set_standing(place: &Place, standing: &str) {
     let store = rusqlite::Connection::open(place.path("data/metier/metier.db")).unwrap();
     let sql = "UPDATE predictor SET record = json_set(record, '$.standing', ?1)";
@@ -219,9 +219,9 @@ fn runs_of_bench_are_learned_from_or_left_out_for_a_reason() {
     let trained = ["train", "latency", "--budget", "8s", "--no-load", "--graphs", &first, "-o", "json"];
     let before = place.json(&trained);
     assert_eq!(before["runs"], serde_json::json!([]));
-    let bench = ["bench", &second, "--threads", "1", "--repeat", "2", "--least", "0", "-o", "json"];
+    let bench = ["bench", &second, "--threads", "1", "--repeat", "2", "--least", "0s", "-o", "json"];
     let run = place.json(&bench)["results"][0]["runs"][0].as_str().unwrap().to_string();
-    place.ok(&["bench", &second, "--threads", "1", "--repeat", "2", "--least", "0", "--limit-cpu", "0.5"]);
+    place.ok(&["bench", &second, "--threads", "1", "--repeat", "2", "--least", "0s", "--limit-cpu", "0.5"]);
     let output = place.run(&["train", "latency", "--from-runs", "-o", "json"]);
     let said = String::from_utf8_lossy(&output.stderr).to_string();
     assert!(output.status.success(), "{said}");

@@ -1,5 +1,5 @@
-//! What applications say of themselves, through the real program: every way, the examples of the documentation, strangers,
-//! nonsense.
+//! What applications say of themselves, through the real program: every way, the examples of the
+//! documentation, strangers, nonsense.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -112,7 +112,8 @@ fn the_waggle_wire_is_taken_unchanged_and_datagrams_beside_it() {
     if !has("python3") {
         return;
     }
-    // As the class writes it: one message, two newlines; then coalesced, cut, and one that is cut off for ever.
+    // As the class writes it: one message, two newlines; then coalesced, cut, and one that is cut off
+    // for ever.
     let text = r#"
 import json, os, socket, time
 stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

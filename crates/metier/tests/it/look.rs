@@ -1,4 +1,5 @@
-//! Looking at runs: tables for people, JSON, YAML and CSV for programs, filters, and comparisons, on fixed records.
+//! Looking at runs: tables for people, JSON, YAML and CSV for programs, filters, and comparisons,
+//! on fixed records.
 
 use std::process::{Command, Stdio};
 

@@ -1,9 +1,9 @@
-//! The top-level modules of a crate form no import cycle: files and folders directly under `src`, joined by paths
-//! that begin with `crate::`, or with as many `super::` as lead to the crate's root. Tests do not count: `#[cfg(test)]`
-//! items, `tests.rs` files and `tests` folders.
+//! The top-level modules of a crate form no import cycle: files and folders directly under `src`,
+//! joined by paths that begin with `crate::`, or with as many `super::` as lead to the crate's
+//! root. Tests do not count: `#[cfg(test)]` items, `tests.rs` files and `tests` folders.
 //!
-//! The reader is a tokenizer, not a compiler: paths that macros assemble, and names that the crate's root re-exports,
-//! are not followed.
+//! The reader is a tokenizer, not a compiler: paths that macros assemble, and names that the
+//! crate's root re-exports, are not followed.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use crate::crate_table::{CrateGraph as ModuleGraph, root, shortest_cycle};
 use crate::source_file::{SourceFile, imports, is_product, module_path, rust_files};
 
-/// The import graph of a crate's top-level modules, and for each import the first place that has it.
+/// The import graph of a crate's top-level modules, and for each import the first place that has
+/// it.
 fn module_graph(files: &[(PathBuf, String)]) -> (ModuleGraph, Vec<(String, String, String)>) {
     let parsed: Vec<SourceFile> =
         files.iter().map(|(file, text)| SourceFile::new(module_path(file), text)).collect();

@@ -1,11 +1,13 @@
-//! Names in `crates/*/src`, tests aside: a type has a name of its own, and no name is a bare participle or pronoun.
+//! Names in `crates/*/src`, tests aside: a type has a name of its own, and no name is a bare
+//! participle or pronoun.
 
 use std::collections::BTreeMap;
 
 use crate::crate_table::root;
 use crate::source_file::{SourceFile, is_product, module_path, product_tokens, rust_files};
 
-/// Type names that may stand in several crates: what each crate has one of, and the product's words (docs/glossary.md).
+/// Type names that may stand in several crates: what each crate has one of, and the product's words
+/// (docs/glossary.md).
 const SHARED: &[&str] = &["Args", "Config", "Error", "Settings"];
 
 /// Identifiers that say nothing about what they name.
@@ -30,7 +32,8 @@ fn all_tokens() -> Vec<(String, Vec<(String, usize)>)> {
     all
 }
 
-/// The types that a file defines, each with its line. Associated types belong to their trait and do not count.
+/// The types that a file defines, each with its line. Associated types belong to their trait and do
+/// not count.
 fn type_names(tokens: &[(String, usize)]) -> Vec<(String, usize)> {
     let (mut names, mut braces) = (Vec::new(), Vec::new());
     for (at, (text, _)) in tokens.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! `metier power`: from Prometheus to predictors, pictures and an estimator that uses them. What was recorded of Kepler's model server is compared where it is here.
+//! `metier power`: from Prometheus to predictors, pictures and an estimator that uses them. What
+//! was recorded of Kepler's model server is compared where it is here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,7 +33,8 @@ fn number(row: &BTreeMap<String, String>, name: &str) -> f64 {
     row[name].parse().unwrap_or_else(|_| panic!("{name}: {row:?}"))
 }
 
-/// Kepler's counters of a machine that works in phases: 50 W idle, 0.04 W for each millisecond of CPU time a second. Text of OpenMetrics with times.
+/// Kepler's counters of a machine that works in phases: 50 W idle, 0.04 W for each millisecond of
+/// CPU time a second. Text of OpenMetrics with times.
 fn series(samples: usize, start: i64) -> String {
     let features = ["bpf_cpu_time_ms", "bpf_page_cache_hit", "cpu_cycles", "cpu_instructions", "cache_miss"];
     let mut text = String::new();
@@ -266,7 +268,8 @@ fn a_pipeline_is_learned_gone_on_with_served_tried_drawn_and_published() {
         })
         .unwrap();
     assert!(line["mae"].as_f64().unwrap() < 0.1, "{line}");
-    // Neighbours of whole phases that were held out are off by some per cent, and that is what is written.
+    // Neighbours of whole phases that were held out are off by some per cent, and that is what is
+    // written.
     let near = predictors
         .iter()
         .find(|one| one["model_name"] == "KNeighborsRegressorTrainer_0" && one["source"] == "acpi")

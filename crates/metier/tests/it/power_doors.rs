@@ -1,4 +1,5 @@
-//! The doors of Kepler's power stack as a user opens them: all beside `metier up`, and each alone with `metier serve`.
+//! The doors of Kepler's power stack as a user opens them: all beside `metier up`, and each alone
+//! with `metier serve`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -71,7 +72,7 @@ fn up_opens_them_all_and_closes_them_with_it() {
     let place = Place::new();
     let socket = place.path("e.sock");
     let estimator = format!("estimator={}", socket.display());
-    let doors = ["--door", "models=127.0.0.1:0", "--door", "trainer=127.0.0.1:0", "--door", &estimator];
+    let doors = ["--bind", "models=127.0.0.1:0", "--bind", "trainer=127.0.0.1:0", "--bind", &estimator];
     let mut arguments = vec!["up", "--no-work", "--listen", "127.0.0.1:0"];
     arguments.extend(doors);
     let up = Program::start(place.command(&arguments));
@@ -101,7 +102,7 @@ fn up_reads_keplers_settings() {
         std::fs::write(group.join(name).join("metadata.json"), errors).unwrap();
         std::fs::write(group.join(format!("{name}.json")), weights).unwrap();
     }
-    let arguments = ["up", "--no-work", "--listen", "127.0.0.1:0", "--door", "models=127.0.0.1:0"];
+    let arguments = ["up", "--no-work", "--listen", "127.0.0.1:0", "--bind", "models=127.0.0.1:0"];
     std::fs::create_dir_all(place.path("keplers")).unwrap();
     for (error_key, name) in [("mae", "SGDRegressorTrainer_0"), ("mape", "LinearRegressionTrainer_0")] {
         // One in the folder of settings, the other in the environment.
@@ -122,7 +123,7 @@ fn up_takes_uploads_where_a_folder_is_named() {
     let body = r#"{"model_name":"SGDRegressorTrainer_0","source":"acpi","output_type":"AbsPower","feature_group":"BPFOnly","mae":0.5,"weights":{"platform":{"All_Weights":{"Bias_Weight":5.0,
         "Numerical_Variables":{"bpf_cpu_time_ms":{"scale":1000.0,"weight":7.0},"bpf_page_cache_hit":{"scale":1.0,"weight":0.0}}}}}}"#;
     let shown = "Authorization: Bearer a-token-that-is-long\r\n";
-    let arguments = ["up", "--no-work", "--listen", "127.0.0.1:0", "--door", "models=127.0.0.1:0"];
+    let arguments = ["up", "--no-work", "--listen", "127.0.0.1:0", "--bind", "models=127.0.0.1:0"];
     for (more, status) in [(&[][..], "HTTP/1.1 400"), (&["--uploads", &folder][..], "HTTP/1.1 201")] {
         let mut command = place.command(&[&arguments[..], more].concat());
         command.env("METIER_TOKEN", "a-token-that-is-long");
@@ -140,7 +141,7 @@ fn a_door_whose_place_is_taken_is_done_without() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let models = format!("models={}", taken.local_addr().unwrap());
     let arguments =
-        ["up", "--no-work", "--listen", "127.0.0.1:0", "--door", &models, "--door", "trainer=127.0.0.1:0"];
+        ["up", "--no-work", "--listen", "127.0.0.1:0", "--bind", &models, "--bind", "trainer=127.0.0.1:0"];
     let up = Program::start(place.command(&arguments));
     assert!(!up.said.contains("(models)") && up.said.contains("(trainer)"), "{}", up.said);
     assert!(up.ask("trainer", "GET /healthz", "").starts_with("HTTP/1.1 200"));
@@ -209,11 +210,11 @@ fn keplers_settings_start_each_role_wherever_it_may_write() {
 fn what_would_be_reachable_by_all_is_opened_by_name_or_with_a_token() {
     let place = Place::new();
     for (arguments, word) in [
-        (&["up", "--listen", "127.0.0.1:0", "--door", "models=0.0.0.0:0"][..], "--open models"),
-        (&["up", "--listen", "127.0.0.1:0", "--door", "trainer=0.0.0.0:0"], "METIER_TOKEN"),
+        (&["up", "--listen", "127.0.0.1:0", "--bind", "models=0.0.0.0:0"][..], "--open models"),
+        (&["up", "--listen", "127.0.0.1:0", "--bind", "trainer=0.0.0.0:0"], "METIER_TOKEN"),
         (&["serve", "trainer", "--listen", "0.0.0.0:0"], "METIER_TOKEN"),
         (&["serve", "models", "--listen", "0.0.0.0:0"], "--open models"),
-        (&["up", "--listen", "127.0.0.1:0", "--door", "window=127.0.0.1:0"], "estimator=PATH"),
+        (&["up", "--listen", "127.0.0.1:0", "--bind", "window=127.0.0.1:0"], "estimator=PATH"),
         (&["up", "--listen", "127.0.0.1:0", "--online", "folder"], "--prometheus"),
         (&["serve", "models", "--models", "ftp://x/y.zip"], "http(s)://"),
         (&["serve", "trainer", "--prometheus", "ftp://127.0.0.1:1"], "http"),
@@ -224,7 +225,7 @@ fn what_would_be_reachable_by_all_is_opened_by_name_or_with_a_token() {
         assert!(output.status.code() == Some(2) && error.contains(word), "{arguments:?}: {error}");
     }
     let open =
-        ["up", "--no-work", "--listen", "127.0.0.1:0", "--door", "models=0.0.0.0:0", "--open", "models"];
+        ["up", "--no-work", "--listen", "127.0.0.1:0", "--bind", "models=0.0.0.0:0", "--open", "models"];
     let up = Program::start(place.command(&open));
     let port = up.address("models").rsplit(':').next().unwrap().to_string();
     let up = Program { said: up.said.replace("0.0.0.0:", "127.0.0.1:"), ..up };

@@ -1,4 +1,5 @@
-//! `metier power query` against a real Prometheus that holds Kepler's series of a known time, and one that goes away in between.
+//! `metier power query` against a real Prometheus that holds Kepler's series of a known time, and
+//! one that goes away in between.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,5 @@
-//! `metier run` on real commands: it stands in nobody's way, and its exit codes are those that are documented.
+//! `metier run` on real commands: it stands in nobody's way, and its exit codes are those that are
+//! documented.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -148,8 +149,8 @@ fn the_command_sees_what_it_would_see_without_us() {
         let mut command = Command::new("sh");
         command.args(["-c", script]).env_clear().current_dir(place.path("")).stdin(Stdio::null());
         command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        // A suite that runs in the background of a script has these ignored; a measured command never has: it must be possible to end it.
-        // SAFETY: signal is async-signal-safe.
+        // A suite that runs in the background of a script has these ignored; a measured command never has:
+        // it must be possible to end it. SAFETY: signal is async-signal-safe.
         unsafe {
             command.pre_exec(|| {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);
@@ -160,7 +161,8 @@ fn the_command_sees_what_it_would_see_without_us() {
         stdout(&command.output().unwrap())
     };
     let measured = stdout(&place.run(&["run", "-q", "--", "sh", "-c", script]));
-    // Signal 32 aside, the last of these digits' bits, which the C library has for itself, all is equal.
+    // Signal 32 aside, the last of these digits' bits, which the C library has for itself, all is
+    // equal.
     let strip = |text: &str| {
         let line = |line: &str| match line
             .split_once(":\t")
@@ -174,7 +176,8 @@ fn the_command_sees_what_it_would_see_without_us() {
     assert_eq!(strip(&measured), strip(&bare));
 }
 
-/// A program in Rust cannot pass a closed stdin on: its runtime opens /dev/null in its place before `main`.
+/// A program in Rust cannot pass a closed stdin on: its runtime opens /dev/null in its place before
+/// `main`.
 #[test]
 fn a_closed_stdin_is_empty_and_nothing_else_slips_into_its_place() {
     let place = Place::new();

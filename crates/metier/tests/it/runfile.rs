@@ -1,5 +1,5 @@
-//! `metier run FILE` through the real program: what is wrong is told all at once, flags and fields are the same thing,
-//! and what is asked for is what is recorded.
+//! `metier run FILE` through the real program: what is wrong is told all at once, flags and fields
+//! are the same thing, and what is asked for is what is recorded.
 
 use std::io::Write;
 use std::path::Path;
@@ -380,7 +380,8 @@ fn an_example_with_a_dataset_stages_and_stacks_does_what_it_says() {
     assert_eq!(run["context"]["dataset"]["page_cache"], "warm", "{run:#}");
 }
 
-/// A tool that measures from inside: leaves a file that says what it was given, and becomes the command.
+/// A tool that measures from inside: leaves a file that says what it was given, and becomes the
+/// command.
 const TOOL: &str = "#!/bin/sh\necho \"$LEVEL $*\" > \"$1\"\nshift\nexec \"$@\"\n";
 
 fn kept(place: &Place, name: &str) -> String {

@@ -1,4 +1,5 @@
-//! The published JSON Schemas of documents that commands print are those of the code. `METIER_BLESS=1` writes them anew.
+//! The published JSON Schemas of documents that commands print are those of the code.
+//! `METIER_BLESS=1` writes them anew.
 
 use metier_infer::BenchReport;
 use metier_predict::splitting::SplitReport;

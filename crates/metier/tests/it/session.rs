@@ -1,4 +1,5 @@
-//! The queue of sessions with the real program: asking, working, waiting, cancelling, and what survives `kill -9`.
+//! The queue of sessions with the real program: asking, working, waiting, cancelling, and what
+//! survives `kill -9`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -249,7 +250,8 @@ fn survives_a_kill(place: &Place, digit: u8) {
     assert!(over["reason"].as_str().unwrap().contains("went away"), "{over}");
     assert_eq!(over["runs"].as_array().unwrap().len(), 1, "{over}");
     assert!(with(&mark).is_empty(), "nothing is left behind");
-    // The run that was cut has its end before the next began: the device measured one at a time all along.
+    // The run that was cut has its end before the next began: the device measured one at a time all
+    // along.
     let cut = place.json(&["show", over["runs"][0].as_str().unwrap(), "-o", "json"]);
     assert_ne!(cut["state"], "running", "{cut}");
     server.end(libc::SIGTERM);

@@ -88,7 +88,8 @@ pub fn product_tokens<'a>(file: &SourceFile<'a>) -> Vec<(&'a str, usize)> {
     tokens
 }
 
-/// The module path of a file: `a/b.rs` and `a/b/mod.rs` are both `a`, `b`; the crate's root is empty.
+/// The module path of a file: `a/b.rs` and `a/b/mod.rs` are both `a`, `b`; the crate's root is
+/// empty.
 pub fn module_path(file: &Path) -> Vec<String> {
     let mut path: Vec<String> =
         file.with_extension("").iter().map(|part| part.to_str().unwrap().to_string()).collect();
@@ -98,7 +99,8 @@ pub fn module_path(file: &Path) -> Vec<String> {
     path
 }
 
-/// The Rust files below a folder, as paths relative to `src`, with their texts, in the order of their paths.
+/// The Rust files below a folder, as paths relative to `src`, with their texts, in the order of
+/// their paths.
 pub fn rust_files(src: &Path) -> Vec<(PathBuf, String)> {
     fn add(src: &Path, folder: &Path, files: &mut Vec<(PathBuf, String)>) {
         let mut entries: Vec<PathBuf> =

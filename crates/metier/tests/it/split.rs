@@ -57,7 +57,7 @@ fn run(
     let bytes = std::fs::read(graph).unwrap();
     let model = metier_onnx::read_onnx(&bytes, &metier_onnx::OnnxLimits::default()).unwrap();
     let mut words: Vec<String> =
-        ["bench", graph, "--repeat", "1", "--least", "0", "--no-store", "--outputs", folder]
+        ["bench", graph, "--repeat", "1", "--least", "0s", "--no-store", "--outputs", folder]
             .map(String::from)
             .to_vec();
     for input in &model.graph.inputs {

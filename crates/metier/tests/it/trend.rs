@@ -3,7 +3,8 @@
 use crate::common::{Place, fixture, golden, stderr, stdout};
 use serde_json::{Value, json};
 
-/// A store with a history: `runs` of a workload with these wall times, an hour apart, the executable as given.
+/// A store with a history: `runs` of a workload with these wall times, an hour apart, the
+/// executable as given.
 fn history(walls: &[(f64, char)]) -> Place {
     let text = std::fs::read_to_string(fixture()).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -39,8 +39,6 @@ pub struct PassportBenchPlan<'a> {
 impl PassportBenchPlan<'_> {
     /// Allowed values of `seconds`.
     pub const ALLOWED_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=3600.0;
-    /// Default of `seconds`.
-    pub const DEFAULT_SECONDS: f64 = 30.0;
 }
 
 /// Shared context of the parts.
@@ -68,8 +66,8 @@ const BENCH_PARTS: [(&str, f64, BenchPart); 6] = [
 /// Measures the passport of this device.
 pub fn measure_passport(device: Device, plan: &PassportBenchPlan) -> Result<Passport, Error> {
     if !PassportBenchPlan::ALLOWED_SECONDS.contains(&plan.seconds) {
-        let got = plan.seconds.to_string();
-        return Err(Error::Value { field: "--seconds", got, want: "a number from 1 to 3600" });
+        let got = format!("{}s", plan.seconds);
+        return Err(Error::Value { field: "--seconds", got, want: "1s to 1h" });
     }
     let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
     let mut host = HostMeter::open(plan.roots);

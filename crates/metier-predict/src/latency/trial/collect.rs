@@ -318,7 +318,7 @@ impl TrialPoint<'_> {
         self.to_record(runtime.engine().name()).key()
     }
 
-    fn to_record(&self, runtime: &str) -> TrialRecord {
+    fn to_record(self, runtime: &str) -> TrialRecord {
         TrialRecord {
             counted: FEATURE_VERSION,
             graph: self.id.to_string(),

@@ -36,7 +36,7 @@ impl GraphPlacementPlan {
         graph: Option<ContentDigest>,
     ) -> Result<Self, ProblemDetails> {
         match app.soprano.predictors().file {
-            None => Ok(Self { inquiry, deployment: deployment, graph }),
+            None => Ok(Self { inquiry, deployment, graph }),
             Some(_) => {
                 let want = "false or absent where a predictor file answers";
                 let detail = format!("apply: {NO_INTERVAL_REASON}");
@@ -89,7 +89,7 @@ impl GraphPlacementPlan {
         );
         placement.applied = Some(applied);
         let mut answer =
-            inquiry.to_response(candidates, winner, Some(SnapshotSource::from_latest(&latest, source)));
+            inquiry.into_response(candidates, winner, Some(SnapshotSource::from_latest(&latest, source)));
         answer.placement = Some(placement);
         Ok(answer)
     }

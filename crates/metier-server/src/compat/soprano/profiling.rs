@@ -98,17 +98,17 @@ impl ProfilingInquiry {
                 );
             };
             let winner = ProfilingPrediction::Device { model, predicted_execution_time };
-            return Ok(self.to_response(vec![candidate], winner, None));
+            return Ok(self.into_response(vec![candidate], winner, None));
         }
         let (source, latest) = latest_nodes(app)?;
         let candidates = self.question.rank_candidates(&predictors, &latest.inventory);
         let winner = candidates.first().and_then(|first| ProfilingPrediction::from_candidate(first, &model));
         let winner = winner.ok_or_else(|| no_candidate_problem(&candidates))?;
-        Ok(self.to_response(candidates, winner, Some(SnapshotSource::from_latest(&latest, source))))
+        Ok(self.into_response(candidates, winner, Some(SnapshotSource::from_latest(&latest, source))))
     }
 
     /// The response with the original's fields.
-    pub fn to_response(
+    pub fn into_response(
         self,
         candidates: Vec<ProfilingCandidate>,
         profiling_prediction: ProfilingPrediction,

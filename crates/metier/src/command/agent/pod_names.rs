@@ -3,13 +3,14 @@
 use metier_cluster::pod_names::PodNameLookup;
 use metier_server::agent::{ContainerName, NameRequest, NameSource, PodName, ResolvedNames};
 
-/// The cluster that this node belongs to.
+/// The API of this node's cluster.
 pub struct ClusterNameSource {
     pods: PodNameLookup,
 }
 
 impl ClusterNameSource {
-    /// The one that `KUBECONFIG` names or that we run in. Others are not looked for: nobody asked for it.
+    /// The cluster of `KUBECONFIG` or of the agent's own pod. Other clusters are not tried without
+    /// a request.
     pub fn from_environment(node: Option<String>) -> Option<Self> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         (is_set("KUBECONFIG") || is_set("KUBERNETES_SERVICE_HOST"))
@@ -24,7 +25,7 @@ impl NameSource for ClusterNameSource {
 
     fn look_up(&mut self, request: &NameRequest) -> Result<ResolvedNames, String> {
         let mut found = ResolvedNames::default();
-        // Containers outside of pods are none of its business.
+        // The cluster has no names for containers outside of pods.
         if request.pods.is_empty() {
             return Ok(found);
         }

@@ -6,7 +6,7 @@ use metier_types::{RunId, Seconds};
 use crate::command::inspect::short_count;
 use crate::output::{StreamPaint, TableCell, TextTable, csv_cell, serialised_word};
 
-/// Operators that a table lists.
+/// Limit of listed operators.
 const MAX_LISTED_OPERATORS: usize = 25;
 
 pub fn report_text(report: &BenchReport, with_operators: bool, paint: StreamPaint) -> String {
@@ -91,7 +91,7 @@ fn graph_head(report: &BenchReport, paint: StreamPaint) -> String {
     table.render(paint)
 }
 
-/// One line for each runtime, for a spreadsheet.
+/// One row for each runtime, for CSV.
 pub fn csv_rows(report: &BenchReport) -> Vec<Vec<String>> {
     let row = |times: &RuntimeTimes| {
         vec![
@@ -111,7 +111,7 @@ pub fn csv_rows(report: &BenchReport) -> Vec<Vec<String>> {
     report.results.iter().map(row).collect()
 }
 
-/// Between which the cold starts of several processes lie.
+/// Range of the cold starts of several processes.
 fn cold_start_spread(times: &RuntimeTimes) -> String {
     let all = || times.cold_starts_seconds.iter().map(|seconds| seconds.get());
     match times.cold_starts_seconds.len() {
@@ -179,12 +179,12 @@ fn comparison_text(comparison: &RuntimeComparison, results: &[RuntimeTimes], pai
     text
 }
 
-/// The beginning of a run's identity, as the store finds it.
+/// Short form of a run's id, as the store accepts it.
 fn short_id(id: &str) -> String {
     id.parse::<RunId>().map_or_else(|_| id.to_string(), |id| id.short().to_string())
 }
 
-/// Three digits that count.
+/// Three significant digits.
 fn three_digits(value: f64) -> String {
     match value {
         _ if value >= 100.0 => format!("{value:.0}"),

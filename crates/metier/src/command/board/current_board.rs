@@ -1,4 +1,4 @@
-//! This board now.
+//! The current figures of this board.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::console::OutputConsole;
 use crate::exit::CliExitCode;
 use crate::output::{StreamPaint, TableCell, TextTable};
 
-/// Between two looks: loads and counters need an earlier one.
+/// Time between two readings: loads and counters need an earlier one.
 const SAMPLE_GAP: Duration = Duration::from_millis(250);
 
 #[derive(Serialize)]
@@ -84,7 +84,7 @@ fn board_table(now: &CurrentBoard<'_>, paint: StreamPaint) -> String {
     for rail in &board.rails {
         row(&rail.name, rail.now.to_string());
     }
-    let none = "unknown: this host shows no power sensor; `metier doctor` tells more";
+    let none = "unknown: this host shows no power sensor; `metier doctor` shows the checks";
     row("power", now.power_watts.map_or(none.to_string(), |watts| watts.to_string()));
     if let Some(held) = board.throttling {
         let state = match (held.is_active(), held.since_boot) {

@@ -1,4 +1,4 @@
-//! Lines of a log and what they say as a whole, as text.
+//! Lines of a log and its summary, as text.
 
 use metier_device::boards::tegrastats_log::{LineRole, RecordingClock, RecordingSummary};
 use metier_device::boards::{BoardEngine, BoardSnapshot};
@@ -7,7 +7,7 @@ use metier_types::Seconds;
 use super::BoardLogRow;
 use crate::output::{self, StreamPaint, TableCell, TextTable};
 
-/// A table with the fields that most people look at; JSON and CSV have all.
+/// A table of the main fields; JSON and CSV have all.
 pub fn log_table(rows: &[BoardLogRow], paint: StreamPaint) -> String {
     let mut table =
         TextTable::with_header(&["line", "time", "cpu", "gpu", "emc", "ram", "hottest", "power", "note"]);
@@ -110,7 +110,7 @@ pub fn board_fields(board: &BoardSnapshot) -> Vec<(String, String)> {
     list
 }
 
-/// What a log says as a whole, for people.
+/// Summary of a log, as text.
 pub fn summary_table(summary: &RecordingSummary, paint: StreamPaint) -> String {
     let mut table = TextTable::default();
     let mut row = |name: &str, value: String| {

@@ -1,4 +1,4 @@
-//! A passport for people: what the device can do, in a few short tables.
+//! A passport as short tables.
 
 use metier_types::{Bytes, NumberPrecision, Passport, Seconds};
 
@@ -6,10 +6,10 @@ use super::super::CommandContext;
 use crate::output::{StreamPaint, TableCell, TextTable, csv_cell, figures, serialised_word};
 use crate::time;
 
-/// In the form that was asked for.
-pub fn print_passport(room: &CommandContext, passport: &Passport) -> anyhow::Result<()> {
+/// Prints a passport in the requested form.
+pub fn print_passport(context: &CommandContext, passport: &Passport) -> anyhow::Result<()> {
     let rows = figures::leaf_rows(passport)?;
-    room.console.print_record(passport, ["field", "value"], rows, |paint| passport_text(passport, paint))
+    context.console.print_record(passport, ["field", "value"], rows, |paint| passport_text(passport, paint))
 }
 
 pub fn passport_text(passport: &Passport, paint: StreamPaint) -> String {
@@ -43,7 +43,7 @@ pub fn passport_text(passport: &Passport, paint: StreamPaint) -> String {
     text
 }
 
-/// Three digits with a prefix of a thousand each: `71.3 G`.
+/// Three significant digits with an SI prefix: `71.3 G`.
 pub fn with_si_prefix(value: f64) -> String {
     const PREFIXES: [&str; 6] = ["", " k", " M", " G", " T", " P"];
     let mut value = value;
@@ -62,7 +62,7 @@ pub fn with_si_prefix(value: f64) -> String {
     format!("{value:.digits$}{}", PREFIXES[at])
 }
 
-/// A column for each number of threads that there are figures of.
+/// The distinct thread counts, one column each.
 fn thread_counts(all: impl Iterator<Item = u32>) -> Vec<u32> {
     let mut counts: Vec<u32> = all.collect();
     counts.sort_unstable();
@@ -176,7 +176,7 @@ fn other_figures_table(passport: &Passport) -> Option<TextTable> {
     any.then_some(table)
 }
 
-/// `71.3 G` becomes `71.3 G`, `812` becomes `812 `: a unit follows.
+/// Prepares for a unit: `71.3 G` stays, `812` becomes `812 `.
 fn with_unit_space(text: String) -> String {
     if text.contains(' ') { text } else { format!("{text} ") }
 }

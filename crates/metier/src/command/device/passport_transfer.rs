@@ -1,4 +1,5 @@
-//! `metier device export` and `metier device import`: passports as files, from one machine to another.
+//! `metier device export` and `metier device import`: passports as files, from one machine to
+//! another.
 
 use std::io::Read as _;
 
@@ -15,62 +16,62 @@ use crate::config::data_folder;
 use crate::console::print_error;
 use crate::output::{self, DataFormat, serialised_word};
 
-/// Write a passport, to be imported elsewhere
+/// Export a passport
 #[derive(Debug, Args)]
 #[command(
-    before_help = "Examples:\n  metier device export > rack-7.json                      of this device\n  metier device export raspberry-pi-4b > pi.json          a shipped one, as a pattern for one's own\n  ssh rack-7 metier device export | metier device import -"
+    before_help = "Examples:\n  metier device export > rack-7.json                      of this device\n  metier device export raspberry-pi-4b > pi.json          a shipped passport as a template\n  ssh rack-7 metier device export | metier device import -"
 )]
 pub struct PassportExportArgs {
-    /// Id, name or another name of the device; this one unless given
+    /// Id, name or alias of the device [default: this one]
     device: Option<String>,
 }
 
 impl PassportExportArgs {
-    /// Writes it to stdout.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
+    /// Writes the passport to stdout.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<()> {
         let passport = match &self.device {
-            Some(name) => find_passport(room, name)?,
+            Some(name) => find_passport(context, name)?,
             None => {
                 let own = identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?.id;
-                let Some(passport) = room.store()?.passport(own.as_str())? else {
+                let Some(passport) = context.store()?.passport(own.as_str())? else {
                     bail!("this device has no passport yet; `metier device bench` measures it")
                 };
                 passport
             }
         };
-        match room.console.format {
-            DataFormat::Yaml | DataFormat::Csv => bail!("a passport is carried as JSON; leave -o away"),
+        match context.console.format {
+            DataFormat::Yaml | DataFormat::Csv => bail!("a passport is exported as JSON only; omit -o"),
             DataFormat::Json | DataFormat::Table => {
-                room.console.write_data(|out| output::write_json(out, &passport))
+                context.console.write_data(|out| output::write_json(out, &passport))
             }
         }
     }
 }
 
-/// The passport that goes by a name, stored or shipped.
-pub fn find_passport(room: &CommandContext, name: &str) -> anyhow::Result<Passport> {
-    // Shipped ones are there without any store.
-    let store = room.store().ok();
+/// Finds a stored or shipped passport by name.
+pub fn find_passport(context: &CommandContext, name: &str) -> anyhow::Result<Passport> {
+    // Shipped passports need no store.
+    let store = context.store().ok();
     passport::find_passport(store.as_ref(), name).with_context(|| {
         format!("no passport of {name:?}; `metier device list` lists those there are, `metier device bench` measures this device")
     })
 }
 
-/// Take passports that were exported elsewhere into the store
+/// Import passports into the store
 #[derive(Debug, Args)]
 #[command(
     before_help = "Examples:\n  metier device import rack-7.json rack-8.json\n  ssh rack-7 metier device export | metier device import -",
-    after_help = "All files are checked before any is kept. A passport takes the place of an earlier one of the same id."
+    after_help = "All files are checked before any is stored. A passport replaces an earlier one with the same id."
 )]
 pub struct PassportImportArgs {
-    /// Files that `metier device export` wrote; - for stdin
+    /// Files of `metier device export`; - for stdin
     #[arg(value_name = "FILE", required = true)]
     files: Vec<String>,
 }
 
 impl PassportImportArgs {
-    /// Checks all, then keeps all.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<()> {
+    /// Checks all passports, then stores all.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<()> {
         let mut passports: Vec<Passport> = Vec::new();
         let mut wrong = Vec::new();
         for file in &self.files {
@@ -86,7 +87,7 @@ impl PassportImportArgs {
             wrong.iter().for_each(|line| print_error(line));
             bail!("nothing was imported; {} thing(s) to put right", wrong.len());
         }
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         for passport in &passports {
             store.put_passport(passport)?;
         }
@@ -99,16 +100,21 @@ impl PassportImportArgs {
             vec![passport.id.clone(), passport.name.clone(), serialised_word(&passport.origin)]
         };
         let rows = passports.iter().map(row);
-        room.console.print_record(&record, ["id", "name", "origin"], rows, |_| {
-            for one in &passports {
-                room.console.note(format!("{} ({}), {}", one.name, one.id, serialised_word(&one.origin)));
+        context.console.print_record(&record, ["id", "name", "origin"], rows, |_| {
+            for passport in &passports {
+                context.console.note(format!(
+                    "{} ({}), {}",
+                    passport.name,
+                    passport.id,
+                    serialised_word(&passport.origin)
+                ));
             }
             String::new()
         })
     }
 }
 
-/// A file, or stdin; no more of it than a passport can have.
+/// Reads a file or stdin, up to the largest size of a passport.
 fn read_limited(file: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let limit = passport::MAX_PASSPORT_BYTES + 1;

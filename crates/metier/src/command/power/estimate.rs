@@ -1,4 +1,4 @@
-//! `metier power estimate`: predictors tried on a query response whose power is known.
+//! `metier power estimate`: tests predictors on a query response with measured power.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
   metier power estimate -i kepler_query --output-type DynPower --isolator joint --model-name AutoTrainer_0 -p mine
   metier power estimate -i kepler_query -e acpi                                   what is shipped, where no pipeline is here";
 
-/// Try predictors on a query response whose power is known
+/// Test predictors on a query response with measured power
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerEstimateArgs {
@@ -34,19 +34,19 @@ pub struct PowerEstimateArgs {
     pub paths: PathArgs,
 }
 
-/// What is tried on what.
+/// Selects predictors and data.
 #[derive(Debug, Args)]
 pub struct EstimateInputArgs {
     /// Query response: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     pub input: Option<String>,
-    /// Pipeline: a folder or zip [default: all in the data path, else what is shipped]
+    /// Pipeline: a folder or zip [default: all in the data path, else the shipped ones]
     #[arg(short, long, value_name = "NAME")]
     pub pipeline_name: Option<String>,
-    /// Where energy was read
+    /// Energy source
     #[arg(short, long, value_name = "SOURCE", value_delimiter = ',', default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
     pub energy_source: Vec<EnergySource>,
-    /// Whether idle power is part of it
+    /// Power with idle (AbsPower) or without (DynPower)
     #[arg(long, value_name = "TYPE", default_value = "AbsPower")]
     pub output_type: OutputType,
     /// Only this group of features
@@ -67,7 +67,7 @@ pub struct EstimateInputArgs {
     pub isolation: IsolationArgs,
 }
 
-/// Tables, pipelines, and what could not be done.
+/// Tables, pipelines, and failures.
 pub struct EstimateInputs {
     pub tables: Vec<Rows>,
     pub pipelines: Vec<Arc<PredictorPipeline>>,
@@ -99,7 +99,7 @@ impl EstimateInputArgs {
                 (self.isolation.load_idle(data)?, self.isolation.load_abs_pipeline(data)?)
             }
         };
-        // Who would learn says which tables are made.
+        // The trainers determine which tables are made.
         let (abs_trainers, dyn_trainers) = match self.output_type {
             OutputType::AbsPower => (vec![PowerTrainer::Linear], Vec::new()),
             OutputType::DynPower => (Vec::new(), vec![PowerTrainer::Linear]),
@@ -120,10 +120,10 @@ impl EstimateInputArgs {
             .map_err(|error| usage_error(format!("--input {input}: {error}")))
     }
 
-    /// The pipelines that are tried.
+    /// The tested pipelines.
     pub fn load_pipelines(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         data: &DataFolder,
     ) -> anyhow::Result<Vec<Arc<PredictorPipeline>>> {
         if let Some(name) = &self.pipeline_name {
@@ -133,22 +133,22 @@ impl EstimateInputArgs {
         if !loaded.registry.pipelines.is_empty() {
             return Ok(loaded.registry.pipelines);
         }
-        room.console.note("metier: no pipeline here: what is shipped is tried");
+        context.console.note("metier: no pipeline here: what is shipped is tried");
         Ok(vec![Arc::new(metier_power::defaults::shipped()?.pipeline.clone())])
     }
 
-    pub fn load_inputs(&self, room: &CommandContext, data: &DataFolder) -> anyhow::Result<EstimateInputs> {
+    pub fn load_inputs(&self, context: &CommandContext, data: &DataFolder) -> anyhow::Result<EstimateInputs> {
         let tables = self.load_tables(data)?;
         Ok(EstimateInputs {
             tables: tables.list,
-            pipelines: self.load_pipelines(room, data)?,
+            pipelines: self.load_pipelines(context, data)?,
             warnings: tables.warnings,
         })
     }
 }
 
 impl EstimateInputs {
-    /// Everything that was tried for a source: the table and the predictor, the best first.
+    /// All results of a source: table and predictor, smallest error first.
     pub fn assess_source(
         &self,
         source: EnergySource,
@@ -176,9 +176,9 @@ impl EstimateInputs {
 }
 
 impl PowerEstimateArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
-        let tried = self.on.load_inputs(room, &data)?;
+        let tried = self.on.load_inputs(context, &data)?;
         let mut warnings = tried.warnings.clone();
         let mut best: Vec<Value> = Vec::new();
         let mut all = Vec::new();
@@ -201,10 +201,10 @@ impl PowerEstimateArgs {
             return Err(usage_error(format!("nothing could be tried: {}", warnings.join("; "))));
         }
         for warning in &warnings {
-            room.console.warn(warning);
+            context.console.warn(warning);
         }
-        let console = &room.console;
-        // A line for each component, the worst of a predictor first.
+        let console = &context.console;
+        // One line per component, a predictor's largest error first.
         let lines = || {
             all.iter().flat_map(|(source, table, assessment)| {
                 assessment.worst_first().into_iter().map(move |of| (source.name(), *table, assessment, of))
@@ -294,7 +294,7 @@ impl PowerEstimateArgs {
         Ok(CliExitCode::OK)
     }
 
-    /// Keeps the best: its archive, and the table with what it says.
+    /// Saves the best predictor's archive, and the table with its predictions.
     fn save_best(
         &self,
         data: &DataFolder,

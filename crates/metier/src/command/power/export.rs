@@ -1,4 +1,4 @@
-//! `metier power export`: a pipeline as kepler-model-db publishes it.
+//! `metier power export`: exports a pipeline in the form of kepler-model-db.
 
 use clap::Args;
 use metier_power::query::BenchmarkTimes;
@@ -15,7 +15,7 @@ const EXAMPLES: &str = "Examples:
   metier power export -p mine -o models --publisher me --collect-date 2026-11-17T10:00:00Z --zip   models/v0.7/mine and mine.zip
   metier power export -p mine -o models --publisher me --benchmark load --include-raw              with the tables";
 
-/// Publish a pipeline's good predictors as kepler-model-db has them
+/// Export a pipeline's accurate predictors in the form of kepler-model-db
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerExportArgs {
@@ -25,16 +25,16 @@ pub struct PowerExportArgs {
     /// Account that publishes it
     #[arg(long, value_name = "NAME")]
     publisher: String,
-    /// When it was measured, as 2026-11-17T15:40:00Z or 2026-11-17
+    /// Time of the measurement, as 2026-11-17T15:40:00Z or 2026-11-17
     #[arg(long, value_name = "TIME", required_unless_present = "benchmark")]
     collect_date: Option<String>,
-    /// Benchmark file that tells when it was measured
+    /// Benchmark file with the time of the measurement
     #[arg(long, value_name = "NAME")]
     benchmark: Option<String>,
-    /// The tables go along
+    /// Include the tables
     #[arg(long)]
     include_raw: bool,
-    /// Pack it too
+    /// Also write a zip
     #[arg(long)]
     zip: bool,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct PowerExportArgs {
 }
 
 impl PowerExportArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let collected = match (&self.benchmark, &self.collect_date) {
             (Some(name), _) => {
@@ -52,7 +52,7 @@ impl PowerExportArgs {
                 read.span.ok_or_else(|| wrong("has no times".to_string()))?.start
             }
             (None, Some(text)) => {
-                // A day is its beginning.
+                // A day means its start.
                 let day = text
                     .trim()
                     .parse::<jiff::civil::Date>()
@@ -85,7 +85,7 @@ impl PowerExportArgs {
             metier_power::pipeline::pack_file(&published.folder, std::path::Path::new(&zip))?;
             files.push(zip.to_string_lossy().into_owned());
         }
-        let console = &room.console;
+        let console = &context.console;
         let record = || json!({ "schema": "metier.power-export/1", "files": files, "kept": published.passed, "dropped": published.dropped });
         match console.format {
             DataFormat::Json => console.write_data(|out| output::write_json(out, &record()))?,

@@ -1,4 +1,4 @@
-//! `metier power extract`: a table from a query response.
+//! `metier power extract`: makes a table from a query response.
 
 use std::path::PathBuf;
 
@@ -31,16 +31,16 @@ pub struct PowerExtractArgs {
     pub paths: PathArgs,
 }
 
-/// Which table.
+/// Selects the table.
 #[derive(Debug, Args)]
 pub struct ExtractTableArgs {
     /// Query response: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     pub input: String,
-    /// Where energy was read
+    /// Energy source
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
     pub energy_source: EnergySource,
-    /// Which features [default: the first group that the response has all of]
+    /// Feature group [default: the first group that the response has completely]
     #[arg(long, value_name = "GROUP")]
     pub feature_group: Option<FeatureGroup>,
     /// AbsPower: rows of the node; DynPower: rows of single containers
@@ -48,7 +48,7 @@ pub struct ExtractTableArgs {
     pub output_type: OutputType,
 }
 
-/// A table, and what was chosen for it.
+/// A table and its selection.
 pub struct ExtractedTable {
     pub group: FeatureGroup,
     pub extracted: ExtractedFrame,
@@ -56,7 +56,7 @@ pub struct ExtractedTable {
 }
 
 impl ExtractTableArgs {
-    /// The group that was asked for, or the first that is whole.
+    /// The requested group, or the first complete one.
     fn choose_group(&self, response: &KeplerResponse, vm: bool) -> anyhow::Result<FeatureGroup> {
         let whole = extract::groups(response, vm);
         let names: Vec<&str> = whole.iter().map(|group| group.name()).collect();
@@ -89,7 +89,7 @@ impl ExtractTableArgs {
         }
     }
 
-    /// Makes the table and keeps it.
+    /// Makes the table and writes it.
     pub fn extract_table(
         &self,
         rows: &RowArgs,
@@ -121,7 +121,7 @@ impl ExtractTableArgs {
     }
 }
 
-/// What would be right where a response has no whole group: the other kind of series, where it has one of those.
+/// Suggestion for a response without a complete group: the other kind of series, if it has one.
 fn suggest_series_kind(response: &KeplerResponse, vm: bool) -> String {
     let is_whole = !extract::groups(response, !vm).is_empty();
     match (vm, is_whole) {
@@ -132,7 +132,7 @@ fn suggest_series_kind(response: &KeplerResponse, vm: bool) -> String {
     }
 }
 
-/// The first feature of the group as the counter that it was, added up at each time.
+/// The first feature of the group as an accumulated counter.
 fn raw_counter_frame(
     response: &KeplerResponse,
     group: FeatureGroup,
@@ -151,24 +151,24 @@ fn raw_counter_frame(
 }
 
 impl PowerExtractArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let by_container = self.of.output_type == OutputType::DynPower;
         let made =
             self.of.extract_table(&self.rows, &self.paths.data_folder(), &self.paths.out, by_container)?;
-        print_table(room, "extract", &self.of, &made, &made.extracted.frame)?;
+        print_table(context, "extract", &self.of, &made, &made.extracted.frame)?;
         Ok(CliExitCode::OK)
     }
 }
 
-/// Says what a table holds.
+/// Prints a summary of a table.
 pub fn print_table(
-    room: &CommandContext,
+    context: &CommandContext,
     command: &str,
     of: &ExtractTableArgs,
     made: &ExtractedTable,
     frame: &FeatureFrame,
 ) -> anyhow::Result<()> {
-    let console = &room.console;
+    let console = &context.console;
     let columns: Vec<ColumnSummary> =
         frame.names().filter_map(|name| ColumnSummary::summarise(frame, name, &made.extracted)).collect();
     let files: Vec<String> = made.files.iter().map(|path| path.display().to_string()).collect();
@@ -233,7 +233,7 @@ impl ColumnSummary {
     }
 }
 
-/// A number for people: four digits, with a letter for thousands, millions and milliards.
+/// Four significant digits with a suffix for thousands, millions and 10⁹.
 pub fn short_number(value: f64) -> String {
     let size = value.abs();
     let (by, letter) = match size {

@@ -16,10 +16,10 @@ use crate::exit::{CliExitCode, usage_error};
 const EXAMPLES: &str = "Examples:
   metier power isolate -i query -o work -e acpi --feature-group CounterOnly                        without the smallest power
   metier power isolate -i query -o work --isolator profile --profile idle                          without what idle says
-  metier power isolate -i query -o work --isolator joint --target-hints stress                     idle, background and work told apart
+  metier power isolate -i query -o work --isolator joint --target-hints stress                     separates idle, background and work
   metier power isolate-from-data -i work -o work --isolator none --feature-group CounterOnly       from extracted_work.csv";
 
-/// The same without idle and background power
+/// Like extract, without idle and background power
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerIsolateArgs {
@@ -34,29 +34,29 @@ pub struct PowerIsolateArgs {
 }
 
 impl PowerIsolateArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let mut made = self.of.extract_table(&self.rows, &data, &self.paths.out, true)?;
         let about = TableSubject { source: self.of.energy_source, group: made.group };
         let frame = isolate_frame(&made.extracted.frame, about, &self.isolation, &data)?;
         let stem = self.paths.out.strip_suffix(".csv").unwrap_or(&self.paths.out);
         made.files.push(data.write_table(&format!("isolated_{stem}"), &frame)?);
-        print_table(room, "isolate", &self.of, &made, &frame)?;
+        print_table(context, "isolate", &self.of, &made, &frame)?;
         Ok(CliExitCode::OK)
     }
 }
 
-/// Take idle and background power out of a table of `extract`
+/// Remove idle and background power from a table of `extract`
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct IsolateTableArgs {
     /// Table of `extract --output-type DynPower`: `extracted_NAME.csv`
     #[arg(short, long, value_name = "NAME")]
     input: String,
-    /// Where energy was read
+    /// Energy source
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
     energy_source: EnergySource,
-    /// Which features [default: those of the table]
+    /// Feature group [default: that of the table]
     #[arg(long, value_name = "GROUP")]
     feature_group: Option<FeatureGroup>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub struct IsolateTableArgs {
 }
 
 impl IsolateTableArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let name = match self.input.starts_with("extracted_") {
             true => self.input.clone(),
@@ -91,12 +91,12 @@ impl IsolateTableArgs {
             feature_group: Some(group),
             output_type: OutputType::DynPower,
         };
-        print_table(room, "isolate-from-data", &of, &made, &frame)?;
+        print_table(context, "isolate-from-data", &of, &made, &frame)?;
         Ok(CliExitCode::OK)
     }
 }
 
-/// Has the isolator do it.
+/// Runs the isolator.
 fn isolate_frame(
     frame: &FeatureFrame,
     about: TableSubject,

@@ -1,5 +1,5 @@
-//! The original's spellings of flags: `-o NAME` names files there, three flags have two letters behind one dash, and every command takes every flag: those
-//! that a command of ours has no use for are left out.
+//! Kepler's spelling of flags: `-o NAME` names files, three flags have two letters after one dash,
+//! and every command accepts every flag. Flags that a metier command does not use are dropped.
 
 use std::ffi::OsString;
 
@@ -7,13 +7,13 @@ use clap::ValueEnum;
 
 use crate::output::OutputForm;
 
-/// Flags of all commands that take a value of their own.
+/// Global flags with a value.
 const GLOBAL_FLAGS_WITH_VALUE: [&str; 5] = ["--store", "--config", "-o", "--output", "--color"];
-/// Two letters behind one dash.
+/// Flags with two letters after one dash.
 const TWO_LETTER_FLAGS: [(&str, &str); 3] =
     [("-tm", "--thirdparty-metrics"), ("-ot", "--output-type"), ("-fg", "--feature-group")];
 
-/// The original's flags, which all of its commands take: name, letter, and whether a value follows.
+/// Kepler's flags, accepted by all commands: name, letter, and whether a value follows.
 const KEPLER_FLAGS: [(&str, Option<char>, bool); 31] = [
     ("input", Some('i'), true),
     ("server", Some('s'), true),
@@ -48,7 +48,7 @@ const KEPLER_FLAGS: [(&str, Option<char>, bool); 31] = [
     ("id", None, true),
 ];
 
-/// What a command knows of flags: names and letters.
+/// A command's flags: names and letters.
 type KnownFlags = (Vec<String>, Vec<char>);
 
 /// The flags of a command of `metier power`; `None` where there is no such command.
@@ -60,7 +60,7 @@ fn command_flags(all: fn() -> clap::Command, command: &str) -> Option<KnownFlags
     Some((names, own.get_arguments().filter_map(clap::Arg::get_short).collect()))
 }
 
-/// The words behind a command without the original's flags that it does not know.
+/// The arguments of a command without Kepler flags that it does not have.
 fn drop_unused_flags(words: Vec<OsString>, (names, letters): &KnownFlags) -> Vec<OsString> {
     let mut out = Vec::new();
     let mut rest = words.into_iter();
@@ -97,7 +97,7 @@ fn drop_unused_flags(words: Vec<OsString>, (names, letters): &KnownFlags) -> Vec
     out
 }
 
-/// The same words in our spelling, where they are for `metier power`: there `-o` with a word that is no form of output means `--out`.
+/// Rewrites arguments of `metier power`: `-o` with a word that is no output form means `--out`.
 pub fn normalise_spelling(all: fn() -> clap::Command, arguments: &[OsString]) -> Vec<OsString> {
     let Some(at) = command_position(arguments).filter(|at| arguments[*at] == "power") else {
         return arguments.to_vec();
@@ -143,7 +143,7 @@ fn is_output_form(word: &str) -> bool {
     OutputForm::from_str(word, false).is_ok()
 }
 
-/// The place of the first word that is no flag and no flag's value.
+/// Index of the first word that is neither a flag nor a flag's value.
 fn command_position(arguments: &[OsString]) -> Option<usize> {
     let mut at = 1;
     while let Some(argument) = arguments.get(at) {

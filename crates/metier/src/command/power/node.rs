@@ -1,4 +1,4 @@
-//! `metier power node`: who this machine is, as Kepler would say it, and which node type it is most like.
+//! `metier power node`: shows this machine as Kepler describes it, and its nearest node type.
 
 use std::path::{Path, PathBuf};
 
@@ -12,44 +12,44 @@ use crate::exit::{CliExitCode, usage_error};
 use crate::output::{self, DataFormat, TableCell, TextTable};
 
 const EXAMPLES: &str = "Examples:
-  metier power node                                            this machine, and the shipped node types like it
+  metier power node                                            this machine, and the nearest shipped node types
   metier power node -p specpower-0.7.11.zip                    the same for a pipeline
   metier power node -p mine --machine-spec other.json --exact  another machine; only what covers it
   metier power node --save --id node1                          machine_spec/node1.json, for `metier power train --id node1`";
 
-/// Say who this machine is, and which node type it is like
+/// Show this machine and its nearest node type
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerNodeArgs {
-    /// Folder or zip of a pipeline, or a node_type_index.json [default: what is shipped]
+    /// Folder or zip of a pipeline, or a node_type_index.json [default: shipped]
     #[arg(short, long, value_name = "NAME")]
     pipeline_name: Option<String>,
-    /// File that says who the machine is, where it is not this one
+    /// File that describes the machine [default: this machine]
     #[arg(long, value_name = "FILE")]
     machine_spec: Option<PathBuf>,
-    /// Only a node type that has all that is known of the machine
+    /// Only node types that match all known attributes
     #[arg(long)]
     exact: bool,
-    /// How many node types to show
+    /// Number of node types to show
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     limit: usize,
     /// Save the machine as `machine_spec/ID.json`
     #[arg(long, requires = "id")]
     save: bool,
-    /// Its name
+    /// Name of the machine
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     #[command(flatten)]
     paths: PathArgs,
 }
 
-/// This machine, as a file.
+/// This machine as a record.
 pub fn discover_machine_json() -> anyhow::Result<String> {
     Ok(serde_json::to_string(&discover::discover(Path::new("/proc"), Path::new("/sys")))?)
 }
 
 impl PowerNodeArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let spec = match &self.machine_spec {
             None => discover::discover(Path::new("/proc"), Path::new("/sys")),
@@ -62,10 +62,10 @@ impl PowerNodeArgs {
         if let Some(id) = self.id.as_ref().filter(|_| self.save) {
             let path =
                 data.write_file(&data.machine_spec_path(id)?, serde_json::to_string(&spec)?.as_bytes())?;
-            room.console.note(format!("saved as {}", path.display()));
+            context.console.note(format!("saved as {}", path.display()));
         }
         let (name, index) = self.load_index(&data)?;
-        self.print_node_types(room, &spec, &name, &index)?;
+        self.print_node_types(context, &spec, &name, &index)?;
         Ok(CliExitCode::OK)
     }
 
@@ -80,7 +80,7 @@ impl PowerNodeArgs {
                 .map_err(|error| usage_error(format!("--pipeline-name {}: {error}", path.display())))?;
             return Ok((name.clone(), index));
         }
-        // A folder may have an index without predictors yet.
+        // A folder may have an index and no predictors yet.
         let folder = data.0.join(name);
         if folder.join("node_type_index.json").is_file() {
             return Ok((name.clone(), metier_power::pipeline::read_node_types(&folder)?));
@@ -94,12 +94,12 @@ impl PowerNodeArgs {
 
     fn print_node_types(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         spec: &MachineSpec,
         name: &str,
         index: &NodeTypeIndex,
     ) -> anyhow::Result<()> {
-        let console = &room.console;
+        let console = &context.console;
         let found = index.lookup(spec, !self.exact);
         let mut like: Vec<(f64, u32)> =
             index.0.iter().map(|(number, entry)| (spec.similarity(&entry.spec), *number)).collect();
@@ -168,7 +168,7 @@ impl PowerNodeArgs {
         let types = index.0.len();
         console.print(&match found {
             None if types == 0 => format!("{name} has no node types\n"),
-            None => format!("none of the {types} node types of {name} has all that is known of it\n"),
+            None => format!("none of the {types} node types of {name} matches all known attributes\n"),
             Some(found) => {
                 let how = match (found.looseness, found.uncertainty) {
                     (0.0, 0.0) => "exactly".to_string(),
@@ -186,7 +186,7 @@ impl PowerNodeArgs {
     }
 }
 
-/// Its five attributes in words; empty where one is not known.
+/// Text of its five attributes; unknown ones are empty.
 fn attribute_cells(spec: &MachineSpec) -> Vec<String> {
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     vec![

@@ -1,4 +1,4 @@
-//! `metier power plot`: tables, predictions and errors as pictures.
+//! `metier power plot`: plots tables, predictions and errors.
 
 mod panels;
 
@@ -23,14 +23,14 @@ const EXAMPLES: &str = "Examples:
   metier power plot --target-data metadata -p specpower-0.7.11.zip -e acpi    errors that a pipeline tells of itself
   metier power plot --target-data power_curve -p ec2-0.7.11.zip               power over CPU time, by node type";
 
-/// Draw tables, predictions and errors
+/// Plot tables, predictions and errors
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerPlotArgs {
-    /// What is drawn
+    /// What to plot
     #[arg(long, value_name = "WHAT")]
     target_data: PlotTarget,
-    /// Forms of the pictures: svg, png
+    /// Image formats: svg, png
     #[arg(long, value_name = "FORM", value_delimiter = ',', default_value = "svg,png")]
     picture: Vec<PictureFormat>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct PowerPlotArgs {
     paths: PathArgs,
 }
 
-/// What is drawn.
+/// What to plot
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PlotTarget {
     // Not doc comments: those would make `--help` twice as long.
@@ -51,7 +51,7 @@ enum PlotTarget {
     PowerCurve,
 }
 
-/// A form of a picture.
+/// An image format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PictureFormat {
     Svg,
@@ -59,14 +59,14 @@ enum PictureFormat {
 }
 
 impl PowerPlotArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let figures = match self.target_data {
             PlotTarget::Preprocess => self.preprocess_figures(&data)?,
-            PlotTarget::Estimate => self.estimate_figures(room, &data)?,
-            PlotTarget::Error => self.error_figures(room, &data)?,
-            PlotTarget::Metadata => self.pipeline_figures(room, &data, panels::metadata_figure)?,
-            PlotTarget::PowerCurve => self.pipeline_figures(room, &data, panels::power_curve_figure)?,
+            PlotTarget::Estimate => self.estimate_figures(context, &data)?,
+            PlotTarget::Error => self.error_figures(context, &data)?,
+            PlotTarget::Metadata => self.pipeline_figures(context, &data, panels::metadata_figure)?,
+            PlotTarget::PowerCurve => self.pipeline_figures(context, &data, panels::power_curve_figure)?,
         };
         if figures.is_empty() {
             return Err(usage_error(format!(
@@ -85,7 +85,7 @@ impl PowerPlotArgs {
                 files.push(data.write_file(&path, &bytes)?);
             }
         }
-        print_files(room, &files)?;
+        print_files(context, &files)?;
         Ok(CliExitCode::OK)
     }
 
@@ -96,7 +96,7 @@ impl PowerPlotArgs {
         }
     }
 
-    /// Tables of a response, or those that training kept.
+    /// Tables of a response, or those stored by training.
     fn preprocess_figures(&self, data: &DataFolder) -> anyhow::Result<Vec<(String, PlotFigure)>> {
         let mut figures = Vec::new();
         if self.on.input.is_some() {
@@ -153,10 +153,10 @@ impl PowerPlotArgs {
 
     fn estimate_figures(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         data: &DataFolder,
     ) -> anyhow::Result<Vec<(String, PlotFigure)>> {
-        self.assessed_figures(room, data, |source, all| {
+        self.assessed_figures(context, data, |source, all| {
             let (table, best) = all.first()?;
             let name = format!(
                 "estimate_{}_{}_{}_{}",
@@ -171,10 +171,10 @@ impl PowerPlotArgs {
 
     fn error_figures(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         data: &DataFolder,
     ) -> anyhow::Result<Vec<(String, PlotFigure)>> {
-        self.assessed_figures(room, data, |source, all| {
+        self.assessed_figures(context, data, |source, all| {
             (!all.is_empty()).then(|| {
                 let name = format!("error_{}_{}", self.output_kind(), source.name());
                 (name, panels::error_figure(source, self.on.output_type, all))
@@ -184,11 +184,11 @@ impl PowerPlotArgs {
 
     fn assessed_figures(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         data: &DataFolder,
         draw: impl Fn(EnergySource, &[panels::AssessedTable<'_>]) -> Option<(String, PlotFigure)>,
     ) -> anyhow::Result<Vec<(String, PlotFigure)>> {
-        let tried = self.on.load_inputs(room, data)?;
+        let tried = self.on.load_inputs(context, data)?;
         let mut warnings = tried.warnings.clone();
         let mut figures = Vec::new();
         for source in &self.on.energy_source {
@@ -196,19 +196,19 @@ impl PowerPlotArgs {
             figures.extend(draw(*source, &all));
         }
         for warning in warnings {
-            room.console.warn(warning);
+            context.console.warn(warning);
         }
         Ok(figures)
     }
 
     fn pipeline_figures(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         data: &DataFolder,
         draw: fn(&metier_power::pipeline::PredictorPipeline, EnergySource, OutputType) -> Option<PlotFigure>,
     ) -> anyhow::Result<Vec<(String, PlotFigure)>> {
         let mut figures = Vec::new();
-        for pipeline in self.on.load_pipelines(room, data)? {
+        for pipeline in self.on.load_pipelines(context, data)? {
             for source in &self.on.energy_source {
                 if let Some(figure) = draw(&pipeline, *source, self.on.output_type) {
                     let (target, kind) = (enum_word(&self.target_data), self.on.output_type.name());
@@ -220,8 +220,8 @@ impl PowerPlotArgs {
     }
 }
 
-fn print_files(room: &CommandContext, files: &[PathBuf]) -> anyhow::Result<()> {
-    let console = &room.console;
+fn print_files(context: &CommandContext, files: &[PathBuf]) -> anyhow::Result<()> {
+    let console = &context.console;
     let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let record = || json!({ "schema": "metier.power-plot/1", "files": names });
     match console.format {

@@ -1,4 +1,4 @@
-//! Files by the original's names: relative to one folder, with their endings added.
+//! Files with Kepler's names: relative to one folder, with their extensions added.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use metier_power::response::KeplerResponse;
 
 use crate::exit::usage_error;
 
-/// Largest file that is read: a response of a day and a large machine.
+/// Largest file: a response of a day on a large machine.
 const MAX_FILE_BYTES: u64 = 4 << 30;
 
 #[derive(Debug, Clone)]
 pub struct DataFolder(pub PathBuf);
 
 impl DataFolder {
-    /// Where a file of that name is, or would be: the ending is added where it is not there.
+    /// Path of a named file; the extension is added if missing.
     pub fn file_path(&self, name: &str, ending: &str) -> PathBuf {
         let end = format!(".{ending}");
         self.0.join(if name.ends_with(&end) { name.to_string() } else { format!("{name}{end}") })
     }
 
-    /// A file that a flag names, as it is or with its ending.
+    /// Reads a file that a flag names, with or without its extension.
     pub fn read_file(&self, flag: &str, name: &str, ending: &str) -> anyhow::Result<(PathBuf, Vec<u8>)> {
         let plain = self.0.join(name);
         let path = if plain.is_file() { plain } else { self.file_path(name, ending) };
@@ -55,7 +55,7 @@ impl DataFolder {
         self.write_file(&self.file_path(name, "csv"), &bytes)
     }
 
-    /// Writes a file, whole or not at all; its folder is made.
+    /// Writes a file whole or not at all; creates its folder.
     pub fn write_file(&self, path: &Path, bytes: &[u8]) -> anyhow::Result<PathBuf> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder)
@@ -65,7 +65,7 @@ impl DataFolder {
         Ok(path.to_path_buf())
     }
 
-    /// A pipeline: a folder or zip below the folder, or elsewhere.
+    /// Path of a pipeline: a folder or zip in the folder, or elsewhere.
     pub fn load_pipeline(&self, flag: &str, name: &str) -> anyhow::Result<PredictorPipeline> {
         let path =
             [self.0.join(name), self.0.join(format!("{name}.zip"))].into_iter().find(|path| path.exists());
@@ -78,7 +78,7 @@ impl DataFolder {
         pipeline::load(&path).map_err(|error| usage_error(format!("{flag} {name}: {error}")))
     }
 
-    /// Where a machine's specification is.
+    /// Path of a machine's specification.
     pub fn machine_spec_path(&self, id: &str) -> anyhow::Result<PathBuf> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if id.is_empty() || id.starts_with('.') || id.len() > 200 || !id.chars().all(is_plain) {

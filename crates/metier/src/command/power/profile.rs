@@ -1,4 +1,4 @@
-//! `metier power profile`: what a node takes and does while no workload runs.
+//! `metier power profile`: power and activity of an idle node.
 
 use clap::Args;
 use metier_power::node::MachineSpec;
@@ -24,7 +24,7 @@ pub struct PowerProfileArgs {
     /// Query response of the idle machine: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     input: String,
-    /// Pipeline that the profile goes into; its node types are used
+    /// Pipeline to add the profile to; its node types are used
     #[arg(short, long, value_name = "NAME")]
     pipeline_name: Option<String>,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub struct PowerProfileArgs {
 }
 
 impl PowerProfileArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let response = data.read_response("--input", &self.input)?;
         let idle = IdleProfile::of(&response)
@@ -55,19 +55,19 @@ impl PowerProfileArgs {
         let stem = self.paths.out.strip_suffix(".json").unwrap_or(&self.paths.out);
         let to = data
             .write_file(&data.file_path(&format!("profile_{stem}"), "json"), file.to_string().as_bytes())?;
-        room.console.note(format!(
+        context.console.note(format!(
             "{} rows over {} s of node type {node_type}: {}",
             idle.rows,
             idle.seconds,
             to.display()
         ));
-        print_profile(room, &idle, &file)?;
+        print_profile(context, &idle, &file)?;
         Ok(CliExitCode::OK)
     }
 }
 
-fn print_profile(room: &CommandContext, idle: &IdleProfile, file: &Value) -> anyhow::Result<()> {
-    let console = &room.console;
+fn print_profile(context: &CommandContext, idle: &IdleProfile, file: &Value) -> anyhow::Result<()> {
+    let console = &context.console;
     match console.format {
         DataFormat::Json => console.write_data(|out| output::write_json(out, file)),
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, file)),

@@ -1,4 +1,4 @@
-//! `metier power specpower`, `ec2`: the two published pipelines, learned anew from their measurements.
+//! `metier power specpower`, `ec2`: retrain the two published pipelines from their measurements.
 
 use std::path::{Path, PathBuf};
 
@@ -24,16 +24,16 @@ const EXAMPLES: &str = "Examples:
   metier power ec2 --from s3://kepler-power-model/ -p ec2                 <machine>/data/kepler_query.json and machine_spec
   metier power ec2 --from ./kepler-power-model --instance m5.metal,c5.metal";
 
-/// Where measurements come from, and who learns.
+/// Source of the measurements, and trainers.
 #[derive(Debug, Args)]
 struct MeasurementSourceArgs {
-    /// Folder, http(s):// or s3:// address that the measurements lie below
+    /// Folder, http(s):// or s3:// address of the measurements
     #[arg(long, value_name = "PLACE")]
     from: String,
-    /// Who learns power with idle [default: all ten of Kepler]
+    /// Trainers of power with idle [default: all ten of Kepler]
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
     abs_trainers: Option<Vec<PowerTrainer>>,
-    /// Who learns power without idle [default: all ten of Kepler]
+    /// Trainers of power without idle [default: all ten of Kepler]
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
     dyn_trainers: Option<Vec<PowerTrainer>>,
     #[command(flatten)]
@@ -53,14 +53,14 @@ impl MeasurementSourceArgs {
         Ok(plan)
     }
 
-    /// One file below the place, wherever that is.
-    fn read_file(&self, room: &CommandContext, name: &str) -> anyhow::Result<Vec<u8>> {
-        let path = self.fetch_path(room, name)?;
+    /// Reads a file below the source.
+    fn read_file(&self, context: &CommandContext, name: &str) -> anyhow::Result<Vec<u8>> {
+        let path = self.fetch_path(context, name)?;
         std::fs::read(&path)
             .map_err(|error| usage_error(format!("--from {}: {}: {error}", self.from, path.display())))
     }
 
-    fn fetch_path(&self, room: &CommandContext, name: &str) -> anyhow::Result<PathBuf> {
+    fn fetch_path(&self, context: &CommandContext, name: &str) -> anyhow::Result<PathBuf> {
         let base = self.from.trim_end_matches('/');
         let source = match base.split_once("://") {
             None => return Ok(PathBuf::from(&self.from).join(name)),
@@ -82,7 +82,7 @@ impl MeasurementSourceArgs {
             target: DATASET_TARGET.to_string(),
             page_cache: PageCacheState::Untouched,
         };
-        let fetching = FetchProgress::new(&room.console);
+        let fetching = FetchProgress::new(&context.console);
         let go_on = || false;
         let watch = FetchWatch::new(&dataset.source, &fetching, &go_on);
         let cache = || match dataset_folder() {
@@ -99,7 +99,7 @@ impl MeasurementSourceArgs {
     }
 }
 
-/// Learn the SPECpower pipeline from its tables
+/// Train the SPECpower pipeline from its tables
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct SpecpowerArgs {
@@ -111,20 +111,20 @@ pub struct SpecpowerArgs {
 }
 
 impl SpecpowerArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data: DataFolder = self.from.paths.data_folder();
         let mut plan = self.from.training_plan(&self.pipeline_name, Energy::Acpi)?;
         plan.groups = vec![metier_power::kepler_terms::FeatureGroup::BpfOnly];
-        let names = published::index(&self.from.read_file(room, "index.json")?)
+        let names = published::index(&self.from.read_file(context, "index.json")?)
             .map_err(|error| usage_error(format!("--from {}: {error}", self.from.from)))?;
         let folder = data.0.join(&plan.name);
         let mut tables = PowerTables::default();
         let mut missing = Vec::new();
         for name in &names {
             let id = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".csv");
-            let text = match self.from.read_file(room, name) {
+            let text = match self.from.read_file(context, name) {
                 Ok(text) => text,
-                // One that cannot be had is not the end of the others.
+                // A missing file does not stop the others.
                 Err(error) => {
                     missing.push(format!("{name} was left out: {error:#}"));
                     continue;
@@ -135,7 +135,7 @@ impl SpecpowerArgs {
                     let node_type = training::join(&folder, Some(&machine.machine))?;
                     tables.append(published::specpower_tables(&machine, &plan, node_type)?)?;
                 }
-                // One machine that is not whole is not the end of the others.
+                // An incomplete machine does not stop the others.
                 Err(error) => tables.warnings.push(format!("{error}; left out")),
             }
         }
@@ -148,20 +148,20 @@ impl SpecpowerArgs {
             )));
         }
         let outcome =
-            with_progress(room, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
-        let code = pack_and_print(room, &outcome)?;
+            with_progress(context, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
+        let code = pack_and_print(context, &outcome)?;
         Ok(if missing.is_empty() { code } else { CliExitCode::PARTIAL })
     }
 }
 
-/// Learn the EC2 pipeline from its query responses
+/// Train the EC2 pipeline from its query responses
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct Ec2PipelineArgs {
     /// Name of the pipeline
     #[arg(short, long, value_name = "NAME", default_value = "ec2-0.7.11")]
     pipeline_name: String,
-    /// Only these instances [default: the six that are published]
+    /// Only these instances [default: the six published ones]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     instance: Vec<String>,
     #[command(flatten)]
@@ -169,7 +169,7 @@ pub struct Ec2PipelineArgs {
 }
 
 impl Ec2PipelineArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.from.paths.data_folder();
         let plan = self.from.training_plan(&self.pipeline_name, Energy::RaplSysfs)?;
         let folder = data.0.join(&plan.name);
@@ -178,9 +178,9 @@ impl Ec2PipelineArgs {
         let mut tables = PowerTables::default();
         let mut missing = Vec::new();
         for instance in instances {
-            match self.instance_tables(room, instance, &plan, &folder) {
+            match self.instance_tables(context, instance, &plan, &folder) {
                 Ok(of) => tables.append(of)?,
-                // One that cannot be had is not the end of the others.
+                // A missing file does not stop the others.
                 Err(error) => missing.push(format!("{instance} was left out: {error:#}")),
             }
         }
@@ -193,15 +193,15 @@ impl Ec2PipelineArgs {
         }
         tables.warnings.extend(missing.iter().cloned());
         let outcome =
-            with_progress(room, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
-        let code = pack_and_print(room, &outcome)?;
+            with_progress(context, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
+        let code = pack_and_print(context, &outcome)?;
         Ok(if missing.is_empty() { code } else { CliExitCode::PARTIAL })
     }
 
     /// The tables of one instance.
     fn instance_tables(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         instance: &str,
         plan: &PipelinePlan,
         folder: &Path,
@@ -211,11 +211,12 @@ impl Ec2PipelineArgs {
             (format!("{id}/data/machine_spec/{id}.json"), format!("{id}/data/kepler_query.json"));
         let wrong =
             |name: &str, why: String| usage_error(format!("--from {}: {name}: {why}", self.from.from));
-        let spec = serde_json::from_slice(&self.from.read_file(room, &spec_name)?)
+        let spec = serde_json::from_slice(&self.from.read_file(context, &spec_name)?)
             .map_err(|error| wrong(&spec_name, error.to_string()))?;
         let machine = MeasuredMachine { id, spec };
-        let response = metier_power::response::KeplerResponse::read(&self.from.read_file(room, &query_name)?)
-            .map_err(|error| wrong(&query_name, error.to_string()))?;
+        let response =
+            metier_power::response::KeplerResponse::read(&self.from.read_file(context, &query_name)?)
+                .map_err(|error| wrong(&query_name, error.to_string()))?;
         let node_type = training::join(folder, Some(&machine))?;
         training::tables(&response, TrainingKnowledge::default(), plan, node_type)
             .map_err(|error| wrong(&query_name, error.to_string()))

@@ -1,4 +1,5 @@
-//! `metier power query`: Kepler's series of a time, from Prometheus into one file. Broken off, it goes on.
+//! `metier power query`: saves Kepler's series from Prometheus in one file. An interrupted query
+//! resumes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -15,44 +16,45 @@ use super::shared_args::PathArgs;
 use super::validate;
 use crate::command::{CommandContext, up};
 use crate::exit::{CliExitCode, usage_error};
+use crate::time::parse_whole_seconds_flag;
 
 const EXAMPLES: &str = "Examples:
   metier power query -s http://127.0.0.1:9090 -o kepler_query --id node1                the last 300 s
   metier power query -s prometheus:9090 --start-time 2026-11-17T10:00:00Z --end-time 2026-11-17T11:00:00Z --benchmark load -o kepler_query
   metier power query -i load -o kepler_query --to-csv                                   the times that load.json tells";
 
-/// Save Kepler's series of a time, from Prometheus
+/// Save Kepler's series from Prometheus
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerQueryArgs {
     /// Prometheus [PROM_SERVER; default http://localhost:9090]
     #[arg(short, long, value_name = "URL")]
     server: Option<String>,
-    /// File of the certificate authority that alone vouches for that Prometheus
+    /// File of the only certificate authority to accept for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_ca: Option<PathBuf>,
-    /// File that holds the token that Prometheus wants
+    /// File with the token for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_token_file: Option<PathBuf>,
-    /// Believe whoever answers in the place of that Prometheus [PROM_SSL_DISABLE]
+    /// Accept any certificate of that Prometheus [PROM_SSL_DISABLE]
     #[arg(long)]
     prometheus_insecure: bool,
     /// Benchmark file with startTimeUTC and endTimeUTC: `NAME` or `NAME.json`
     #[arg(short, long, value_name = "NAME")]
     input: Option<String>,
-    /// From when, as 2026-11-17T15:40:00Z
+    /// Start, as 2026-11-17T15:40:00Z
     #[arg(long, value_name = "TIME", requires = "end_time")]
     start_time: Option<String>,
-    /// To when
+    /// End
     #[arg(long, value_name = "TIME", requires = "start_time")]
     end_time: Option<String>,
-    /// The last so many seconds [PROM_QUERY_INTERVAL; default 300]
-    #[arg(long, value_name = "SECONDS")]
+    /// Length of time up to now, as 5m or a number of seconds [PROM_QUERY_INTERVAL; default 300]
+    #[arg(long, value_name = "DURATION", value_parser = parse_whole_seconds_flag)]
     interval: Option<u64>,
-    /// Seconds between two values [PROM_QUERY_STEP; default 3]
-    #[arg(long, value_name = "SECONDS")]
+    /// Time between two values, as 3s or a number of seconds [PROM_QUERY_STEP; default 3]
+    #[arg(long, value_name = "DURATION", value_parser = parse_whole_seconds_flag)]
     step: Option<u64>,
-    /// A part of the names of metrics
+    /// Prefix or part of metric names
     #[arg(long, value_name = "PART", default_value = "kepler_")]
     metric_prefix: String,
     /// Only series with that label, as instance=node1; can be repeated
@@ -64,7 +66,7 @@ pub struct PowerQueryArgs {
     /// Save the times as this benchmark file
     #[arg(long, value_name = "NAME")]
     benchmark: Option<String>,
-    /// Save who this machine is as `machine_spec/ID.json`
+    /// Save this machine's description as `machine_spec/ID.json`
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     #[command(flatten)]
@@ -91,8 +93,8 @@ fn seconds_setting(flag: &str, given: Option<u64>, variable: &str, default: u64)
 }
 
 impl PowerQueryArgs {
-    /// Asks, for these metrics too.
-    pub fn run(&self, room: &CommandContext, others: Vec<String>) -> anyhow::Result<CliExitCode> {
+    /// Runs the query, including these metrics.
+    pub fn run(&self, context: &CommandContext, others: Vec<String>) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let server = self.server.clone().or_else(|| from_environment("PROM_SERVER"));
         let server = server.unwrap_or_else(|| "http://localhost:9090".to_string());
@@ -117,7 +119,7 @@ impl PowerQueryArgs {
             ResumableQuery::open(&folder, &json!({ "asked": asked, "times": span.to_json() }), |before| {
                 before["asked"] == asked && before["times"].is_object()
             })?;
-        // What was begun keeps its times: "the last 300 s" are those of then.
+        // A resumed query keeps its time range: "the last 300 s" are those of its first start.
         let span = BenchmarkTimes::read(held["times"].to_string().as_bytes())?.span.unwrap_or(span);
         let only = self.only.clone();
         let question = KeplerQuery { prefix: self.metric_prefix.clone(), others, span, step, only };
@@ -131,11 +133,12 @@ impl PowerQueryArgs {
         };
         let there = names.iter().filter(|name| query.has(name)).count();
         if there > 0 {
-            room.console
+            context
+                .console
                 .note(format!("metier: going on: {there} of {} metrics are here already", names.len()));
         }
         let mut nodes = BTreeSet::new();
-        let steps = room.console.step_progress(names.len() as u64, "metrics", "saved");
+        let steps = context.console.step_progress(names.len() as u64, "metrics", "saved");
         for name in &names {
             if !query.has(name) {
                 let series =
@@ -157,7 +160,7 @@ impl PowerQueryArgs {
         steps.finish();
         let to = data.file_path(stem, "json");
         query.finish(&names, &to)?;
-        self.write_benchmark_and_machine(room, &data, stem, span)?;
+        self.write_benchmark_and_machine(context, &data, stem, span)?;
         let response = data.read_response("--out", stem)?;
         let rows = metier_power::response_counts::count(&response, &[]);
         data.write_file(
@@ -172,7 +175,7 @@ impl PowerQueryArgs {
                 )?;
             }
         }
-        room.console.note(format!(
+        context.console.note(format!(
             "{} metrics from {} to {} in {}",
             names.len(),
             span.start,
@@ -181,18 +184,18 @@ impl PowerQueryArgs {
         ));
         if nodes.len() > 1 {
             let names: Vec<&str> = nodes.iter().take(5).map(String::as_str).collect();
-            room.console.warn(format!(
+            context.console.warn(format!(
                 "energy is of {} nodes ({}), which tables add up; --only instance={} saves that of one",
                 nodes.len(),
                 names.join(", "),
                 names[0]
             ));
         }
-        validate::print_rows(room, &rows)?;
+        validate::print_rows(context, &rows)?;
         Ok(CliExitCode::OK)
     }
 
-    /// From when to when: the input's times, else start and end, else the last interval.
+    /// The time range: the input's, else start and end, else the last interval.
     fn query_span(&self, data: &DataFolder, interval: u64) -> anyhow::Result<TimeSpan> {
         if let Some(name) = &self.input {
             let (path, text) = data.read_file("--input", name, "json")?;
@@ -216,10 +219,10 @@ impl PowerQueryArgs {
         Ok(TimeSpan { start: now.checked_sub(Duration::from_secs(interval))?, end: now })
     }
 
-    /// The times and the machine.
+    /// Saves the time range and the machine.
     fn write_benchmark_and_machine(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         data: &DataFolder,
         stem: &str,
         span: TimeSpan,
@@ -230,14 +233,15 @@ impl PowerQueryArgs {
         if let Some(id) = &self.id {
             let path = data.machine_spec_path(id)?;
             data.write_file(&path, super::node::discover_machine_json()?.as_bytes())?;
-            room.console
-                .note(format!("who this machine is: {}; see that {stem} is of the same", path.display()));
+            context
+                .console
+                .note(format!("this machine: {}; check that {stem} is of the same machine", path.display()));
         }
         Ok(())
     }
 }
 
-/// Asks, and says errors of ours as ours.
+/// Runs the query; maps errors of the request to usage errors.
 fn ask_prometheus<T>(
     client: &BlockingClient,
     question: impl AsyncFnOnce(&metier_prom::query::PromClient) -> Result<T, metier_power::Error>,

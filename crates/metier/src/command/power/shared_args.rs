@@ -1,4 +1,4 @@
-//! Flags that several of the commands share, with the original's names and defaults.
+//! Flags that several commands share, with Kepler's names and defaults.
 
 use std::path::PathBuf;
 
@@ -15,13 +15,13 @@ use metier_types::words::UnknownWord;
 use super::power_files::DataFolder;
 use crate::exit::usage_error;
 
-/// Files and where they are.
+/// Files and their folder.
 #[derive(Debug, Args)]
 pub struct PathArgs {
-    /// Folder that the names of files are relative to [DATAPATH; default this one]
+    /// Folder of relative file names [DATAPATH; default: the working directory]
     #[arg(long, value_name = "FOLDER")]
     data_path: Option<PathBuf>,
-    /// Name that files get; `-o NAME` is the same
+    /// Name of the output files; `-o NAME` is the same
     #[arg(long, value_name = "NAME", default_value = "output")]
     pub out: String,
 }
@@ -33,33 +33,33 @@ impl PathArgs {
     }
 }
 
-/// Which rows of a response.
+/// Selects rows of a response.
 #[derive(Debug, Args)]
 pub struct RowArgs {
-    /// How rows are made: default, or smooth (means of 30 rows)
+    /// Row method: default, or smooth (means of 30 rows)
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub extractor: TableExtractor,
-    /// Series of virtual machines and their processes
+    /// Use series of virtual machines and their processes
     #[arg(long)]
     pub vm_train: bool,
 }
 
-/// How idle and background power are taken out.
+/// Selects the isolation of idle and background power.
 #[derive(Debug, Args)]
 pub struct IsolationArgs {
-    /// none, min, profile, trainer, or joint
+    /// Isolation method: none, min, profile, trainer, or joint
     #[arg(long, value_name = "NAME", default_value = "min")]
     pub isolator: PowerIsolator,
     /// Query response of the idle machine, or its profile: for `--isolator profile`
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// Parts of names of the workload's containers: for `--isolator trainer` and `joint`
+    /// Name parts of the workload's containers: for `--isolator trainer` and `joint`
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     target_hints: Vec<String>,
-    /// Parts of names of the background's containers
+    /// Name parts of the background's containers
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     bg_hints: Vec<String>,
-    /// Pipeline whose AbsPower predictors say what the background takes: for `--isolator trainer`
+    /// Pipeline with AbsPower predictors of background power: for `--isolator trainer`
     #[arg(long, value_name = "NAME")]
     abs_pipeline_name: Option<String>,
 }
@@ -69,7 +69,7 @@ impl IsolationArgs {
         BackgroundHints { target: self.target_hints.clone(), background: self.bg_hints.clone() }
     }
 
-    /// What `profile` needs.
+    /// Inputs of `profile`.
     pub fn load_idle(&self, data: &DataFolder) -> anyhow::Result<Option<IdleProfile>> {
         match (&self.profile, self.isolator) {
             (Some(name), _) => {
@@ -86,7 +86,7 @@ impl IsolationArgs {
         }
     }
 
-    /// What `trainer` needs.
+    /// Inputs of `trainer`.
     pub fn load_abs_pipeline(&self, data: &DataFolder) -> anyhow::Result<Option<PredictorPipeline>> {
         match (&self.abs_pipeline_name, self.isolator) {
             (Some(name), _) => Ok(Some(data.load_pipeline("--abs-pipeline-name", name)?)),
@@ -98,19 +98,19 @@ impl IsolationArgs {
     }
 }
 
-/// The machine that was measured.
+/// The measured machine.
 #[derive(Debug, Args)]
 pub struct MachineArgs {
-    /// Name of the machine that was measured; `machine_spec/ID.json` says who it is
+    /// Name of the measured machine; `machine_spec/ID.json` describes it
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
-    /// File that says who it is, where it is elsewhere
+    /// File that describes the machine, if stored elsewhere
     #[arg(long, value_name = "FILE")]
     machine_spec: Option<PathBuf>,
 }
 
 impl MachineArgs {
-    /// The machine, where one is named.
+    /// The machine, if named.
     pub fn load_machine(&self, data: &DataFolder) -> anyhow::Result<Option<MeasuredMachine>> {
         let (flag, path) = match (&self.machine_spec, &self.id) {
             (Some(path), _) => ("--machine-spec", path.clone()),
@@ -127,7 +127,7 @@ impl MachineArgs {
     }
 }
 
-/// A source of energy; `rapl` means the one through sysfs.
+/// Parses an energy source; `rapl` means the one through sysfs.
 pub fn parse_source(name: &str) -> Result<EnergySource, UnknownWord> {
     if name == "rapl" { Ok(EnergySource::RaplSysfs) } else { name.parse() }
 }
@@ -137,7 +137,7 @@ pub fn parse_trainer(name: &str) -> Result<PowerTrainer, String> {
         .ok_or_else(|| format!("want {}, auto", PowerTrainer::KEPLER.map(PowerTrainer::name).join(", ")))
 }
 
-/// The group that was named; else of those whose features the table has the one with the most of them.
+/// The named group; else the largest group whose features the table has.
 pub fn choose_group(
     frame: &FeatureFrame,
     named: Option<FeatureGroup>,

@@ -1,4 +1,5 @@
-//! `metier power train`, `train-from-data`: predictors from responses and tables. What is there already is not learned again.
+//! `metier power train`, `train-from-data`: train predictors from responses and tables. Existing
+//! results are reused.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -23,29 +24,29 @@ const EXAMPLES: &str = "Examples:
   metier power train-from-data -i extracted_node -p mine -e acpi --feature-group CounterOnly --trainers auto,XgboostFitTrainer
 The same command goes on where it was broken off, and learns again only from rows that are new.";
 
-/// The pipeline's name where none is given, as the original has it.
+/// Default name of the pipeline, as in Kepler.
 const DEFAULT_PIPELINE: &str = "std_v0.7.11";
 
-/// Learn a pipeline from query responses: every source, group and trainer
+/// Train a pipeline from query responses: every source, group and trainer
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerTrainArgs {
-    /// Query responses; the rows of several are learned from together
+    /// Query responses; the rows of several are combined
     #[arg(short, long, value_name = "NAME", value_delimiter = ',', required = true)]
     input: Vec<String>,
-    /// Name of the pipeline, which becomes a folder and a zip
+    /// Name of the pipeline, its folder and its zip
     #[arg(short, long, value_name = "NAME", default_value = DEFAULT_PIPELINE)]
     pipeline_name: String,
-    /// Where energy was read
+    /// Energy source
     #[arg(short, long, value_name = "SOURCE", value_delimiter = ',', default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
     energy_source: Vec<EnergySource>,
-    /// Only these groups [default: all that the response has all metrics of]
+    /// Only these feature groups [default: all whose metrics the response has]
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     feature_group: Vec<FeatureGroup>,
-    /// Who learns power with idle [default: all ten of Kepler; `auto` is ours]
+    /// Trainers of power with idle [default: all ten of Kepler; `auto` is metier's]
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
     abs_trainers: Option<Vec<PowerTrainer>>,
-    /// Who learns power without idle [default: all ten of Kepler]
+    /// Trainers of power without idle [default: all ten of Kepler]
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', value_parser = shared_args::parse_trainer)]
     dyn_trainers: Option<Vec<PowerTrainer>>,
     #[command(flatten)]
@@ -60,13 +61,13 @@ pub struct PowerTrainArgs {
     paths: PathArgs,
 }
 
-/// How learning is done.
+/// Options of training.
 #[derive(Debug, Args)]
 struct LearningArgs {
-    /// How many learn at once [default: as many as there are cores]
+    /// Number of parallel trainings [default: one per core]
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     threads: usize,
-    /// Hold out every fifth row for the errors, and not whole stretches of time
+    /// Hold out every fifth row for the errors, instead of whole time ranges
     #[arg(long)]
     hold_out_rows: bool,
 }
@@ -81,7 +82,7 @@ impl LearningArgs {
 }
 
 impl PowerTrainArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let responses = self.input.iter().map(|name| data.read_response("--input", name));
         let responses: Vec<_> = responses.collect::<Result<_, _>>()?;
@@ -104,11 +105,11 @@ impl PowerTrainArgs {
         self.learning.apply(&mut plan);
         plan.check().map_err(|error| usage_error(error.to_string()))?;
         let known = TrainingKnowledge { idle: idle.as_ref(), judges: judges.as_ref() };
-        let outcome = with_progress(room, |progress| {
+        let outcome = with_progress(context, |progress| {
             training::train_from_responses(&responses, known, &plan, &data.0, progress)
         })?;
         if plan.machine.is_none() {
-            room.console.note("metier: no --id: the rows are of node type 0, and the pipeline does not know which machine that is");
+            context.console.note("metier: no --id: the rows are of node type 0, and the pipeline does not know which machine that is");
         }
         let arguments = json!({
             "input": self.input, "pipeline_name": plan.name, "extractor": plan.extractor.name(), "isolator": plan.isolator.name(),
@@ -118,30 +119,30 @@ impl PowerTrainArgs {
             "id": self.which.id, "vm_train": plan.vm,
         });
         data.write_file(&outcome.folder.join("train_arguments.json"), arguments.to_string().as_bytes())?;
-        pack_and_print(room, &outcome)
+        pack_and_print(context, &outcome)
     }
 }
 
-/// Learn predictors of one group from one table
+/// Train predictors of one group from one table
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct TrainTableArgs {
     /// Table of `extract` or `isolate`: `NAME` or `NAME.csv`
     #[arg(short, long, value_name = "NAME")]
     input: String,
-    /// Name of the pipeline, which becomes a folder and a zip
+    /// Name of the pipeline, its folder and its zip
     #[arg(short, long, value_name = "NAME", default_value = DEFAULT_PIPELINE)]
     pipeline_name: String,
-    /// Where energy was read
+    /// Energy source
     #[arg(short, long, value_name = "SOURCE", default_value = "rapl-sysfs", value_parser = shared_args::parse_source)]
     energy_source: EnergySource,
-    /// Which features [default: those of the table]
+    /// Feature group [default: that of the table]
     #[arg(long, value_name = "GROUP")]
     feature_group: Option<FeatureGroup>,
-    /// Whether idle power is part of it
+    /// Power with idle (AbsPower) or without (DynPower)
     #[arg(long, value_name = "TYPE", default_value = "AbsPower")]
     output_type: OutputType,
-    /// Who learns
+    /// Trainers
     #[arg(long, value_name = "TRAINER", value_delimiter = ',', default_value = "XgboostFitTrainer", value_parser = shared_args::parse_trainer)]
     trainers: Vec<PowerTrainer>,
     #[command(flatten)]
@@ -153,7 +154,7 @@ pub struct TrainTableArgs {
 }
 
 impl TrainTableArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let frame = data.read_table("--input", &self.input)?;
         let group = shared_args::choose_group(&frame, self.feature_group, &self.input)?;
@@ -182,20 +183,20 @@ impl TrainTableArgs {
         }
         let tables = PowerTables { list: vec![table], warnings: Vec::new() };
         let outcome =
-            with_progress(room, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
-        pack_and_print(room, &outcome)
+            with_progress(context, |progress| training::train_pipeline(&tables, &plan, &data.0, progress))?;
+        pack_and_print(context, &outcome)
     }
 }
 
-/// Learns with a bar.
+/// Trains with a progress bar.
 pub fn with_progress<T>(
-    room: &CommandContext,
+    context: &CommandContext,
     learn: impl FnOnce(&mut dyn FnMut(TrainingStep<'_>) -> ControlFlow<()>) -> Result<T, metier_power::Error>,
 ) -> anyhow::Result<T> {
     let mut steps = None;
     let learned = learn(&mut |step| {
         steps
-            .get_or_insert_with(|| room.console.step_progress(step.of as u64, "predictors", "learned"))
+            .get_or_insert_with(|| context.console.step_progress(step.of as u64, "predictors", "learned"))
             .advance();
         ControlFlow::Continue(())
     });
@@ -205,21 +206,21 @@ pub fn with_progress<T>(
     Ok(learned?)
 }
 
-/// Packs the pipeline and says what was learned.
-pub fn pack_and_print(room: &CommandContext, outcome: &TrainingOutcome) -> anyhow::Result<CliExitCode> {
+/// Packs the pipeline and prints its predictors.
+pub fn pack_and_print(context: &CommandContext, outcome: &TrainingOutcome) -> anyhow::Result<CliExitCode> {
     let mut zip = outcome.folder.as_os_str().to_owned();
     zip.push(".zip");
     let zip = Path::new(&zip);
     metier_power::pipeline::pack_file(&outcome.folder, zip)?;
     for warning in &outcome.warnings {
-        room.console.warn(warning);
+        context.console.warn(warning);
     }
-    // The pipeline is whole without a store.
-    match room.writable_store().and_then(super::pipeline_recorder) {
+    // The pipeline is complete without a store.
+    match context.writable_store().and_then(super::pipeline_recorder) {
         Ok(recorder) => recorder.record_aside(&outcome.folder),
-        Err(error) => room.console.warn(format!("`metier predictors` does not list it: {error}")),
+        Err(error) => context.console.warn(format!("`metier predictors` does not list it: {error}")),
     }
-    let console = &room.console;
+    let console = &context.console;
     let entries = &outcome.entries;
     match console.format {
         DataFormat::Json => {
@@ -271,7 +272,8 @@ pub fn pack_and_print(room: &CommandContext, outcome: &TrainingOutcome) -> anyho
                 "ROWS",
                 "STATE",
             ]);
-            // A line for each component, the worst first: no figure is of another component than its line says.
+            // One line per component, largest error first, so that each figure belongs to its line's
+            // component.
             for (entry, out) in entries.iter().flat_map(|entry| {
                 entry.held_out.iter().map(move |component_held_out| (entry, component_held_out))
             }) {

@@ -1,4 +1,4 @@
-//! `metier power validate`: how much a query response holds.
+//! `metier power validate`: counts the samples of a query response.
 
 use clap::Args;
 use metier_power::query::BenchmarkTimes;
@@ -15,7 +15,7 @@ const EXAMPLES: &str = "Examples:
   metier power validate -i kepler_query                          samples of each metric
   metier power validate -i kepler_query --benchmark load -o check  the same in check.csv, by pod and scenario where load.json tells them";
 
-/// Count what a query response holds
+/// Count the samples of a query response
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct PowerValidateArgs {
@@ -46,7 +46,7 @@ pub fn rows_as_csv(rows: &[MetricCountRow]) -> anyhow::Result<Vec<u8>> {
 }
 
 impl PowerValidateArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let data = self.paths.data_folder();
         let response = data.read_response("--input", &self.input)?;
         let mut pods = Vec::new();
@@ -73,13 +73,13 @@ impl PowerValidateArgs {
             return Err(usage_error(format!("--input {}: has no samples", self.input)));
         }
         data.write_file(&data.file_path(&self.paths.out, "csv"), &rows_as_csv(&rows)?)?;
-        print_rows(room, &rows)?;
+        print_rows(context, &rows)?;
         Ok(CliExitCode::OK)
     }
 }
 
-pub fn print_rows(room: &CommandContext, rows: &[MetricCountRow]) -> anyhow::Result<()> {
-    let console = &room.console;
+pub fn print_rows(context: &CommandContext, rows: &[MetricCountRow]) -> anyhow::Result<()> {
+    let console = &context.console;
     let record = || {
         let one = |row: &MetricCountRow| json!({ "pod": row.pod, "scenario": row.scenario, "metric": row.metric, "samples": row.count, "above_zero": row.positive, "total": row.total });
         json!({ "schema": "metier.power-validation/1", "metrics": rows.iter().map(one).collect::<Vec<_>>() })

@@ -1,4 +1,4 @@
-//! The runs that a report is about, with what was kept beside their records.
+//! Loads the runs of a report, with their stored files.
 
 use metier_report::{ReportSubject, ReportedRun};
 use metier_store::RecordStore;
@@ -8,9 +8,9 @@ use crate::command::CommandContext;
 use crate::command::compare::ComparisonSides;
 use crate::command::{flame, show};
 
-/// Most runs of a subject.
+/// Limit of runs per subject.
 const MAX_RUNS: usize = 1000;
-/// Runs of a subject whose time line is read: enough for advice and charts.
+/// Limit of time lines per subject: enough for advice and charts.
 const MAX_RUNS_WITH_SERIES: usize = 40;
 
 /// Reads runs from the store and from files.
@@ -20,9 +20,9 @@ pub struct SubjectLoader<'a> {
 }
 
 impl<'a> SubjectLoader<'a> {
-    /// The store is opened where it is there; runs from files need none.
-    pub fn new(room: &'a CommandContext) -> Self {
-        Self { sides: ComparisonSides::new(room), store: room.store().ok() }
+    /// Opens the store if there is one; runs from files need none.
+    pub fn new(context: &'a CommandContext) -> Self {
+        Self { sides: ComparisonSides::new(context), store: context.store().ok() }
     }
 
     /// One subject for each text.
@@ -47,7 +47,7 @@ impl<'a> SubjectLoader<'a> {
     fn load_measured(&self, run: Run, with_series: bool) -> anyhow::Result<ReportedRun> {
         let verdict = run.verdict.clone().unwrap_or_else(|| metier_measure::verdict(&run));
         let known = self.store.as_ref().filter(|_| with_series);
-        // A run from a file may be unknown to this store; its record alone is then told.
+        // This store may not contain a run from a file; the report then uses its record alone.
         let store = match known {
             Some(store) if store.run(run.id)?.is_some() => store,
             _ => return Ok(ReportedRun { run, verdict, series: Vec::new(), tree: None, stacks: None }),
@@ -60,7 +60,7 @@ impl<'a> SubjectLoader<'a> {
     }
 }
 
-/// What people call it: as it was typed, or the workload and the run where that says nothing.
+/// Label of a subject: as typed, or the workload and run if that is not specific.
 fn subject_label(text: &str, runs: &[Run]) -> String {
     let says_nothing = text.starts_with("last") || text.contains(',') || text.contains('/') || {
         let digits = text.chars().filter(|c| *c != '-');

@@ -1,4 +1,4 @@
-//! `--check`: what would run, without running it.
+//! `--check`: prints the checked run without running it.
 
 use metier_measure::spec::RunTarget;
 use metier_session::runfile::{CheckedRun, without_secrets};
@@ -7,9 +7,9 @@ use metier_types::Seconds;
 use crate::command::CommandContext;
 use crate::output::{self, DataFormat, StreamPaint, TableCell, TextTable};
 
-/// Prints it: for people the run as it would be, for programs the whole file.
-pub fn print_checked(room: &CommandContext, checked: &CheckedRun) -> anyhow::Result<()> {
-    room.console.write_data(|out| match room.console.format {
+/// Prints the checked run: a summary as text, the whole file as data.
+pub fn print_checked(context: &CommandContext, checked: &CheckedRun) -> anyhow::Result<()> {
+    context.console.write_data(|out| match context.console.format {
         DataFormat::Json => output::write_json(out, &checked.file),
         DataFormat::Yaml => output::write_yaml(out, &checked.file),
         DataFormat::Csv => output::write_csv(
@@ -22,7 +22,7 @@ pub fn print_checked(room: &CommandContext, checked: &CheckedRun) -> anyhow::Res
             for (name, value) in checked_lines(checked) {
                 table.add_row(vec![TableCell::text(name).styled(StreamPaint::dim), TableCell::text(value)]);
             }
-            Ok(out.write_all(table.render(room.console.paint).as_bytes())?)
+            Ok(out.write_all(table.render(context.console.paint).as_bytes())?)
         }
     })
 }
@@ -42,7 +42,7 @@ fn checked_lines(checked: &CheckedRun) -> Vec<(&'static str, String)> {
     line(kind, Some(shell_words(&spec.target.words())));
     line("name", spec.name.as_ref().map(ToString::to_string));
     line("tags", Some(spec.tags.join(", ")));
-    // Values may be secrets; names are enough to see what is set.
+    // Values may be secrets, so only names are printed.
     line(
         "environment",
         Some(spec.environment.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")),
@@ -101,7 +101,7 @@ fn checked_lines(checked: &CheckedRun) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Words as one line in which each can be told from the next.
+/// Words as one line, quoted so that each is distinct.
 fn shell_words(words: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,{}".contains(c);
     let word = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {

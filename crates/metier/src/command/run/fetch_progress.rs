@@ -1,4 +1,4 @@
-//! How far the fetching of a dataset has come: a bar on a terminal, a line now and then elsewhere.
+//! Progress of fetching a dataset: a bar on a terminal, occasional lines elsewhere.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use metier_types::Bytes;
 
 use crate::console::OutputConsole;
 
-/// How often a line is said where there is no terminal.
+/// Interval between lines without a terminal.
 const NOTE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Shows it on stderr.
+/// Shows the progress on stderr.
 pub struct FetchProgress<'a> {
     console: &'a OutputConsole,
     bar: ProgressBar,

@@ -1,4 +1,4 @@
-//! The flags of `metier run`: those of the table of run-file fields, and those that no run file has.
+//! The flags of `metier run`: those of run-file fields, and the others.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use metier_session::runfile::{FlagGroup, GivenFlag, RunFlag, run_flags};
 
-/// Groups of flags that a command has.
+/// A command's groups of run-file flags.
 pub trait FlagGroupSet: Clone + Send + Sync + 'static {
     const GROUPS: &'static [FlagGroup];
 }
@@ -15,7 +15,7 @@ pub trait FlagGroupSet: Clone + Send + Sync + 'static {
 #[derive(Debug, Clone, Default)]
 pub struct AllFlagGroups;
 
-/// What the run gets and how it is kept, but not what runs and how it is measured.
+/// Groups for limits and storing, without those for the command and its measurement.
 #[derive(Debug, Clone, Default)]
 pub struct SetupFlagGroups;
 
@@ -27,7 +27,7 @@ impl FlagGroupSet for SetupFlagGroups {
     const GROUPS: &'static [FlagGroup] = &[FlagGroup::Surroundings, FlagGroup::Keeping];
 }
 
-/// The flags of a run file that were given.
+/// The run-file flags given.
 #[derive(Debug, Clone, Default)]
 pub struct RunFileFlags<G> {
     pub given: Vec<GivenFlag>,
@@ -92,26 +92,27 @@ impl<G> RunFileFlags<G> {
     }
 }
 
-/// Where fetched datasets are kept.
+/// Flags of the dataset cache.
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Dataset")]
 pub struct DatasetCacheArgs {
-    /// Where fetched datasets are kept [default ~/.cache/metier/datasets]
+    /// Cache folder of datasets [default ~/.cache/metier/datasets]
     #[arg(long, value_name = "FOLDER")]
     pub dataset_cache: Option<PathBuf>,
-    /// Most that fetched datasets may take: 50Gi; those unused for longest go first [METIER_RUN_DATASET_CACHE_LIMIT; default none]
+    /// Size limit of the dataset cache: 50Gi; least recently used datasets are deleted first
+    /// [METIER_RUN_DATASET_CACHE_LIMIT; default none]
     #[arg(long, value_name = "SIZE")]
     pub dataset_cache_limit: Option<String>,
 }
 
-/// Where records go.
+/// Flags of storing records.
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Keeping")]
 pub struct RecordKeepingArgs {
     /// Write the record to this file too (metier.run/1; with --repeat metier.runs/1)
     #[arg(long, value_name = "FILE")]
     pub save_json: Option<PathBuf>,
-    /// Keep nothing in the store
+    /// Store nothing
     #[arg(long)]
     pub no_store: bool,
 }

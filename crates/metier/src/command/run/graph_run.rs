@@ -1,4 +1,5 @@
-//! A command of ours that computes a graph, measured like any other run: what `metier bench` needs of `metier run`.
+//! Measures a metier child that computes a graph: the part of `metier run` that `metier bench`
+//! uses.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,32 +12,32 @@ use super::{MeasureJob, apply_time_settings, flags};
 use crate::command::CommandContext;
 use crate::exit::CliExitCode;
 
-/// What is measured, and how.
+/// The measured child and its options.
 pub struct GraphMeasurement<'a> {
-    /// The graph and what computes it.
+    /// The graph and its runtime.
     pub graph: GraphUse,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// A variable that it gets.
+    /// An environment variable.
     pub variable: (String, String),
-    /// Where it runs and leaves its files.
+    /// Working folder, with its output files.
     pub folder: &'a Path,
-    /// Files that are kept with the run.
+    /// Files that are stored with the run.
     pub artefacts: Vec<String>,
     pub runs: u32,
-    /// Files beside the graph that hold weights.
+    /// External weight files.
     pub beside: Vec<PathBuf>,
-    /// The page cache before each of them, for the graph and what is beside it, where that matters: cold, warm.
+    /// Page-cache state of the graph and its weights before each run: cold, warm.
     pub page_cache: Option<String>,
-    /// What it gets and what is beside it.
+    /// Limits and co-runners.
     pub flags: &'a flags::RunFileFlags<flags::SetupFlagGroups>,
-    /// How it is kept.
+    /// Options of storing.
     pub keeping: &'a flags::RecordKeepingArgs,
 }
 
-/// Measures; gives the records, and the first exit code that was not 0.
+/// Measures; returns the records and the first exit code other than 0.
 pub fn measure_graph(
-    room: &CommandContext,
+    context: &CommandContext,
     measured: GraphMeasurement<'_>,
 ) -> anyhow::Result<(Vec<Record>, Option<CliExitCode>)> {
     let source = measured.graph.file.clone();
@@ -54,7 +55,7 @@ pub fn measure_graph(
     file.apply_flags(&measured.flags.given, &mut origins);
     file.environment.extend([measured.variable]);
     file.working_directory = Some(measured.folder.display().to_string());
-    apply_time_settings(room, &mut file, &mut origins)?;
+    apply_time_settings(context, &mut file, &mut origins)?;
     let mut checked = file.check(&origins)?;
     checked.spec.graph = Some(measured.graph);
     let job = MeasureJob {
@@ -65,7 +66,7 @@ pub fn measure_graph(
         membership: None,
         keeping: measured.keeping,
     };
-    let batch = job.measure(room)?;
+    let batch = job.measure(context)?;
     let code = batch.failure.or_else(|| batch.runs.iter().map(run_exit_code).find(|code| *code != 0));
     Ok((batch.runs, code.map(CliExitCode::from_raw)))
 }

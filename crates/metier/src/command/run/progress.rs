@@ -1,8 +1,8 @@
-//! How far repetitions have come, said between them and never while the command runs.
+//! Progress of repetitions, printed between them and never during one.
 //!
-//! The command's stderr is ours, so a bar that is redrawn in place would be torn by whatever the command
-//! writes. Each report is therefore a line of its own: it stays visible while the next repetition runs, and the
-//! command's output starts on a fresh line. On a terminal the line has a bar.
+//! The command shares metier's stderr, so its output would tear a bar that is redrawn in place.
+//! Each report is therefore a line of its own: it stays visible while the next repetition runs, and
+//! the command's output starts on a fresh line. On a terminal the line has a bar.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use metier_types::{Run, Seconds};
 use crate::console::OutputConsole;
 use crate::output::figures;
 
-/// Up to so many repetitions each has a line; more are reported now and then.
+/// Up to this many repetitions each print a line; more print occasionally.
 const MAX_SINGLE_REPORTS: u32 = 20;
 const NOTE_INTERVAL: Duration = Duration::from_secs(2);
-/// Seconds left below which nobody wants to know.
+/// Remaining seconds below which no estimate is printed.
 const MIN_SECONDS_LEFT: f64 = 1.0;
-/// Cells of the bar.
+/// Width of the bar.
 const BAR_CELLS: u32 = 20;
 
-/// How far it has come.
+/// Progress of the repetitions.
 pub struct RepetitionProgress<'a> {
     console: &'a OutputConsole,
     done: u32,
@@ -31,13 +31,13 @@ pub struct RepetitionProgress<'a> {
 }
 
 impl<'a> RepetitionProgress<'a> {
-    /// For so many repetitions, warm-up included.
+    /// Progress of a number of repetitions, including warm-up.
     pub fn new(console: &'a OutputConsole, of: u32) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { console, done: 0, of, spent: Duration::ZERO, last: Instant::now(), is_terminal }
     }
 
-    /// One more is over.
+    /// Reports a finished repetition.
     pub fn report_finished(&mut self, run: &Run, took: Duration) {
         self.done += 1;
         self.spent += took;

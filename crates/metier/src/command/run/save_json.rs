@@ -13,7 +13,7 @@ struct SavedRuns<'a> {
     runs: &'a [Run],
 }
 
-/// Writes what was measured.
+/// Writes the measured runs.
 pub fn write_json(mut file: OutputFile, runs: &[Run], is_batch: bool) -> anyhow::Result<()> {
     let mut text = match runs {
         [run] if !is_batch => serde_json::to_vec_pretty(run)?,

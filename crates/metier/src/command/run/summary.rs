@@ -1,11 +1,11 @@
-//! What `metier run` says after the command: a dozen calm lines.
+//! The summary that `metier run` prints after the command.
 
 use metier_stats::{SummaryField, batch_spread};
 use metier_types::Run;
 
 use crate::output::{StreamPaint, TableCell, TextTable, figures, stages};
 
-/// Stages of the application that are listed.
+/// Limit of listed stages.
 const MAX_STAGES: usize = 8;
 
 pub fn single_summary(run: &Run, flag: bool, paint: StreamPaint) -> String {
@@ -29,14 +29,14 @@ pub fn single_summary(run: &Run, flag: bool, paint: StreamPaint) -> String {
         let n = run.missing.len();
         let things = if n == 1 { "thing" } else { "things" };
         let how = match flag {
-            true => format!("`metier show {id} --missing` tells why"),
-            false => "`metier doctor` tells more".to_string(),
+            true => format!("`metier show {id} --missing` gives the reasons"),
+            false => "`metier doctor` shows the checks".to_string(),
         };
         text.push_str(&format!("  {}\n", paint.dim(&format!("not measured: {n} {things}; {how}"))));
     }
     if flag {
         text.push_str(&format!(
-            "  {} `metier show {id}` shows all of it\n",
+            "  {} `metier show {id}` shows everything\n",
             paint.cyan(&format!("run {id}:"))
         ));
     }
@@ -45,7 +45,7 @@ pub fn single_summary(run: &Run, flag: bool, paint: StreamPaint) -> String {
 
 type SummaryLine = (&'static str, &'static str, String, String);
 
-/// Label, path for the mark, main value, and what stands beside it.
+/// Label, path for the quality mark, main value, and its annotation.
 fn summary_lines(run: &Run) -> Vec<SummaryLine> {
     let summary = &run.summary;
     let mut lines: Vec<SummaryLine> = Vec::new();
@@ -76,10 +76,10 @@ fn summary_lines(run: &Run) -> Vec<SummaryLine> {
         lines.push(("energy", "summary.energy_joules", energy, power));
     }
     if let Some(own) = summary.own_overhead_ratio {
-        let mut beside = vec!["of a core was our own use".to_string()];
-        beside.extend(run.host.steal_ratio.map(|steal| format!("stolen {steal}")));
-        beside.extend(run.host.others_ratio.map(|others| format!("used by others {others}")));
-        lines.push(("trust", "summary.own_overhead_ratio", own.to_string(), beside.join(", ")));
+        let mut notes = vec!["of a core used by metier itself".to_string()];
+        notes.extend(run.host.steal_ratio.map(|steal| format!("stolen {steal}")));
+        notes.extend(run.host.others_ratio.map(|others| format!("used by others {others}")));
+        lines.push(("trust", "summary.own_overhead_ratio", own.to_string(), notes.join(", ")));
     }
     lines
 }
@@ -166,7 +166,7 @@ pub fn batch_summary(
     Ok(text)
 }
 
-/// Warnings of the repetitions: each kind once, in the words of the first, with how many have it.
+/// Warnings of the repetitions: each kind once, with the first text and the number of repetitions.
 fn count_warnings(runs: &[Run]) -> Vec<(&str, usize)> {
     let mut codes: Vec<(&str, &str, usize)> = Vec::new();
     for warning in runs.iter().flat_map(|run| &run.warnings) {

@@ -1,4 +1,4 @@
-//! `metier runs rm`: forgets runs, after asking.
+//! `metier runs rm`: deletes runs after a confirmation.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -10,26 +10,26 @@ use super::super::CommandContext;
 use crate::exit::{CliExitCode, usage_error};
 use crate::time;
 
-/// How it is used.
+/// Examples.
 pub const EXAMPLES: &str = "Examples:
   metier runs rm 3a5c7e9d          asks first, on a terminal
   metier runs rm --yes last";
 
-/// Forget runs, their series and files
+/// Delete runs, their series and files
 #[derive(Debug, Args)]
 pub struct RemoveRunsArgs {
-    /// Which, as `metier show` takes them
+    /// Runs, named as for `metier show`
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// Do not ask
+    /// Delete without confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
 impl RemoveRunsArgs {
-    /// Finds all, asks, removes.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let store = room.writable_store()?;
+    /// Finds all runs, asks for confirmation, deletes them.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let store = context.writable_store()?;
         let mut runs: Vec<RunId> = Vec::new();
         for text in &self.ids {
             let id = store.find_run(text)?;
@@ -38,19 +38,19 @@ impl RemoveRunsArgs {
             }
         }
         if !self.yes && !confirm_removal(&store, &runs)? {
-            room.console.note("nothing was removed");
+            context.console.note("nothing was removed");
             return Ok(CliExitCode::FAILED);
         }
         for id in &runs {
             store.delete_run(*id)?;
         }
         let many = if runs.len() == 1 { "run" } else { "runs" };
-        room.console.note(format!("removed {} {many}", runs.len()));
+        context.console.note(format!("removed {} {many}", runs.len()));
         Ok(CliExitCode::OK)
     }
 }
 
-/// Shows what would go, and asks.
+/// Lists the runs and asks for confirmation.
 fn confirm_removal(store: &RecordStore, runs: &[RunId]) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Err(usage_error("not removing without being asked to: stdin is no terminal; add --yes"));

@@ -1,4 +1,4 @@
-//! Runs as rows: a table for people, cells for CSV.
+//! Runs as rows: a table or CSV cells.
 
 use metier_types::{RunRow, UtcTimestamp};
 

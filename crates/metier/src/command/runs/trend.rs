@@ -1,4 +1,4 @@
-//! `metier runs --trend`: the history of each workload on each device, and where its level changed.
+//! `metier runs --trend`: the history of each workload on each device, with changes of its level.
 
 use clap::Args;
 use metier_stats::change::MAX_VALUES;
@@ -14,33 +14,33 @@ use crate::exit::{CliExitCode, usage_error};
 use crate::output::{self, DataFormat, StreamPaint, csv_cell, serialised_word};
 use crate::time;
 
-/// Most runs that are read, over all histories.
+/// Limit of runs over all histories.
 const MAX_RUNS: u32 = 10_000;
-/// Widest picture of a history.
+/// Largest width of a history's bars.
 const BAR_WIDTH: usize = 60;
-/// Changes in the circumstances that are told with a change of level.
+/// Limit of changed conditions that are listed with a change of level.
 const MAX_SUSPECTS: usize = 5;
 
-/// Flags that only make sense with `--trend`.
+/// Flags that require `--trend`.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With --trend")]
 pub struct TrendArgs {
-    /// The history of each workload on each device, and where its level changed
+    /// Show the history of each workload on each device, and where its level changed
     #[arg(long)]
     pub trend: bool,
-    /// Of which figure: wall, cpu, memory, energy, … or stage:NAME:p95
+    /// Figure: wall, cpu, memory, energy, … or stage:NAME:p95
     #[arg(long, value_name = "FIGURE", default_value = "wall", requires = "trend")]
     metric: TrendMetric,
-    /// How often a history without a change may be called changed
+    /// Share of unchanged histories that may be reported as changed
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent, requires = "trend")]
     false_alarms: Ratio,
-    /// Smallest change that is told
+    /// Smallest change to report
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent, requires = "trend")]
     at_least: Ratio,
     /// Exit with 5 if a history got worse within its latest runs (--recent)
     #[arg(long, requires = "trend")]
     fail_on_change: bool,
-    /// How many runs count as the latest
+    /// Number of runs that count as latest
     #[arg(long, value_name = "RUNS", default_value_t = 10, requires = "fail_on_change", value_parser = clap::value_parser!(u32).range(1..=1000))]
     recent: u32,
 }
@@ -48,11 +48,11 @@ pub struct TrendArgs {
 impl TrendArgs {
     pub fn run(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         filter: RunFilter,
         limit: Option<u32>,
     ) -> anyhow::Result<CliExitCode> {
-        let store = room.store()?;
+        let store = context.store()?;
         let runs = store.latest_runs(&filter, limit.unwrap_or(MAX_RUNS).min(MAX_RUNS) as usize)?;
         if runs.is_empty() {
             return Err(usage_error(
@@ -73,7 +73,7 @@ impl TrendArgs {
             }
             other => other.into(),
         })?;
-        let console = &room.console;
+        let console = &context.console;
         let is_cost = self.metric.is_cost();
         console.print_record(
             &found,
@@ -88,11 +88,11 @@ impl TrendArgs {
             );
             console.note(console.paint_err.dim(&legend));
         }
-        self.check_regression(room, &found)
+        self.check_regression(context, &found)
     }
 
-    /// The question of CI: did it get worse lately?
-    fn check_regression(&self, room: &CommandContext, found: &TrendReport) -> anyhow::Result<CliExitCode> {
+    /// Exit code for CI: whether a history got worse recently.
+    fn check_regression(&self, context: &CommandContext, found: &TrendReport) -> anyhow::Result<CliExitCode> {
         if !self.fail_on_change {
             return Ok(CliExitCode::OK);
         }
@@ -109,7 +109,7 @@ impl TrendArgs {
         }
         if !worse.is_empty() {
             let list = worse.join(", ");
-            room.console.note(format!("metier: regression: {} got worse: {list}", self.metric));
+            context.console.note(format!("metier: regression: {} got worse: {list}", self.metric));
             return Ok(CliExitCode::REGRESSION);
         }
         if found.trends.iter().all(|trend| trend.state == TrendState::TooFewRuns) {
@@ -189,7 +189,7 @@ fn interval_text(level: &LevelSummary, in_unit: impl Fn(f64) -> String) -> Strin
     }
 }
 
-/// One change in words: by how much, since when, and what else changed there.
+/// A change as text: its size, its start, and what else changed there.
 fn level_change_text(
     change: &LevelChange,
     is_cost: bool,
@@ -227,7 +227,8 @@ fn p_value_text(p: Ratio) -> String {
     if p.get() <= 0.001 { "≤ 0.001".to_string() } else { format!("= {:.3}", p.get()) }
 }
 
-/// The history as bars, with a line before each change. Long histories show medians of neighbours.
+/// The history as bars, with a separator before each change. Long histories show medians of
+/// neighbours.
 fn history_bars(trend: &WorkloadTrend) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let values: Vec<f64> = trend.points.iter().map(|point| point.value).collect();
@@ -235,7 +236,7 @@ fn history_bars(trend: &WorkloadTrend) -> String {
     let mut edges: Vec<usize> = trend.changes.iter().map(|change| change.at).collect();
     edges.push(values.len());
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // From a tenth below the largest at most, so that noise of a per cent does not look like mountains.
+    // The scale covers at least a tenth of the largest value, so that noise of 1 % stays small.
     let least = values.iter().copied().fold(f64::INFINITY, f64::min).min(most - most.abs() * 0.1);
     let mut text = String::new();
     let mut from = 0;
@@ -257,7 +258,7 @@ fn history_bars(trend: &WorkloadTrend) -> String {
 
 const CSV_COLUMNS: &str = "workload,device,run,batch,started,value,change_ratio,p_value,state";
 
-/// Each run of a history as a row; that of the first after a change says by how much.
+/// Each run of a history as a row; the first run after a change has its size.
 fn trend_rows(trend: &WorkloadTrend) -> Vec<Vec<String>> {
     let row = |(at, point): (usize, &metier_stats::trend::TrendPoint)| {
         let change = trend.changes.iter().find(|change| change.at == at);

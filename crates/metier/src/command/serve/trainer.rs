@@ -1,4 +1,5 @@
-//! `metier serve trainer`: learns from what is sent, and from Prometheus while others work.
+//! `metier serve trainer`: trains power predictors on request, and from Prometheus in the
+//! background.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,54 +20,58 @@ use crate::exit::{CliExitCode, usage_error};
 /// The trainer.
 #[derive(Debug, Args)]
 pub struct ServeTrainerArgs {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8102")]
     listen: SocketAddr,
-    /// File that holds the token; needed on any address but loopback
+    /// File with the token; required on any address but loopback
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Prometheus that scrapes Kepler's exporter: learn from it while others work [PROM_SERVER]
+    /// Prometheus that scrapes Kepler's exporter, to train from in the background [PROM_SERVER]
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
-    /// File of the certificate authority that alone vouches for that Prometheus
+    /// File of the only certificate authority to accept for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_ca: Option<PathBuf>,
-    /// File that holds the token that Prometheus wants
+    /// File with the token for that Prometheus
     #[arg(long, value_name = "FILE")]
     prometheus_token_file: Option<PathBuf>,
-    /// Believe whoever answers in the place of that Prometheus [PROM_SSL_DISABLE]
+    /// Accept any certificate of that Prometheus [PROM_SSL_DISABLE]
     #[arg(long)]
     prometheus_insecure: bool,
-    /// Folder for what is learned from Prometheus; an estimator that is given it as --models takes it up by itself [MODEL_PATH, MNT_PATH; default: among the user's data, else
-    /// below the folder for temporary files]
+    /// Folder for predictors trained from Prometheus; an estimator with it as --models loads them
+    /// by itself [MODEL_PATH, MNT_PATH; default: among the user's data, else in the temporary
+    /// folder]
     #[arg(long, value_name = "FOLDER")]
     pipelines: Option<PathBuf>,
     #[command(flatten)]
     pace: OnlinePaceArgs,
-    /// Serve the estimator too, on that socket
+    /// Also serve the estimator on this unix socket
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(flatten)]
     predictors: PowerPredictorArgs,
 }
 
-/// How often the online trainer learns, and from what.
+/// Schedule and data of the online trainer.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OnlinePaceArgs {
-    /// Time from round to round [SAMPLING_INTERVAL, PROM_QUERY_INTERVAL; default: 5m]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// Time between training rounds [SAMPLING_INTERVAL, PROM_QUERY_INTERVAL; default: 5m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     interval: Option<Duration>,
-    /// Time that a round looks back; the newest quarter is for comparison [PROM_QUERY_INTERVAL; default: 30m]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// Window of a round; its newest quarter is the validation set [PROM_QUERY_INTERVAL; default:
+    /// 30m]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     window: Option<Duration>,
-    /// Time from row to row [PROM_QUERY_STEP; default: 3s]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// Time between rows [PROM_QUERY_STEP; default: 3s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     step: Option<Duration>,
-    /// Trainer that learns AbsPower; can be repeated [default: XgboostFitTrainer and LinearRegressionTrainer]. DynPower is always a line through 0
+    /// Trainer of AbsPower; can be repeated [default: XgboostFitTrainer and
+    /// LinearRegressionTrainer]. DynPower is always a line through 0
     #[arg(long, value_name = "NAME")]
     trainer: Vec<String>,
-    /// Label that its series have in Prometheus, as instance=node1; can be repeated. Where Prometheus scrapes several nodes and none is named, the instance that is called as this
-    /// machine is (NODE_NAME, else its host name)
+    /// Label of this node's series in Prometheus, as instance=node1; can be repeated. If Prometheus
+    /// scrapes several nodes, the default is the instance with this machine's name (NODE_NAME,
+    /// else its host name)
     #[arg(long, value_name = "LABEL=VALUE", value_parser = parse_label)]
     only: Vec<(String, String)>,
 }
@@ -80,7 +85,7 @@ pub fn parse_label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What this machine is called: as Kubernetes calls the node of a pod, where the manifest says so, else its host name.
+/// Name of this machine: the pod's Kubernetes node where the manifest gives it, else the host name.
 fn node_name() -> Option<String> {
     let text = std::env::var("NODE_NAME").ok();
     let name = text.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
@@ -93,26 +98,27 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("want {}", crate::time::DURATION))
 }
 
-/// Most rows of a window: what Prometheus gives at once.
+/// Limit of rows in a window: Prometheus returns no more at once.
 const MAX_WINDOW_ROWS: u128 = 11_000;
 
 impl OnlinePaceArgs {
-    /// With what Kepler's settings say, where nothing is said here.
+    /// Adds Kepler's settings where no flag is given.
     pub fn or_settings(&self, settings: &KeplerSettings) -> anyhow::Result<Self> {
-        let said = |own: Option<Duration>, of: Result<Option<Duration>, metier_power::Error>| match own {
+        let or_setting = |own: Option<Duration>, of: Result<Option<Duration>, metier_power::Error>| match own
+        {
             Some(own) => Ok(Some(own)),
             None => of.map_err(|error| usage_error(error.to_string())),
         };
         Ok(Self {
-            interval: said(self.interval, settings.sampling_interval())?,
-            window: said(self.window, settings.query_interval())?,
-            step: said(self.step, settings.query_step())?,
+            interval: or_setting(self.interval, settings.sampling_interval())?,
+            window: or_setting(self.window, settings.query_interval())?,
+            step: or_setting(self.step, settings.query_step())?,
             trainer: self.trainer.clone(),
             only: self.only.clone(),
         })
     }
 
-    /// The online trainer of that Prometheus, into that folder.
+    /// Configuration of the online trainer.
     pub fn online_config(
         &self,
         prometheus: PromEndpoint,
@@ -130,7 +136,7 @@ impl OnlinePaceArgs {
         }
         let mut settings = metier_power::online::OnlineSettings::new(folder);
         let machine = predictors.load_machine_spec()?;
-        // Without all five attributes a machine is of no type; what is learned is of type 0 then.
+        // A machine without all five attributes has no node type; its predictors get type 0.
         settings.machine = Some(MeasuredMachine { id: "this".to_string(), spec: machine })
             .filter(|machine| MachineAttribute::ALL.iter().all(|attribute| machine.spec.has(*attribute)));
         if !self.trainer.is_empty() {
@@ -152,12 +158,13 @@ impl OnlinePaceArgs {
 }
 
 impl ServeTrainerArgs {
-    /// Which predictors, and for which machine.
+    /// The predictors and the machine.
     pub fn predictors(&self) -> &PowerPredictorArgs {
         &self.predictors
     }
 
-    /// Where what is learned from Prometheus is kept: where it is said, else where Kepler's settings would, else among the user's data.
+    /// Folder of predictors trained from Prometheus: the flag's, else that of Kepler's settings,
+    /// else among the user's data.
     fn pipeline_folder(&self, settings: &KeplerSettings) -> anyhow::Result<PathBuf> {
         let places = || {
             settings.models().into_iter().chain(crate::config::data_folder().map(|path| path.join("power")))
@@ -168,8 +175,8 @@ impl ServeTrainerArgs {
         })
     }
 
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let token = super::load_token(room, self.token_file.as_deref())?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let token = super::load_token(context, self.token_file.as_deref())?;
         let settings = self.predictors.kepler_settings();
         let predictors = self.predictors.or_settings(&settings);
         let prometheus = self.prometheus.clone().or_else(|| settings.prometheus());
@@ -177,7 +184,7 @@ impl ServeTrainerArgs {
             (Some(_), _) => Some(self.pipeline_folder(&settings)?),
             (None, folder) => folder.clone(),
         };
-        let shelf = predictors.open_catalog(room, None, folder.as_deref())?;
+        let shelf = predictors.open_catalog(context, None, folder.as_deref())?;
         let online = match (&prometheus, &folder) {
             (Some(address), Some(folder)) => {
                 let (ca, token) = (self.prometheus_ca.clone(), self.prometheus_token_file.clone());
@@ -192,7 +199,7 @@ impl ServeTrainerArgs {
             }
             _ => None,
         };
-        let doors = KeplerServices {
+        let services = KeplerServices {
             socket: self.socket.clone(),
             trainer: Some(self.listen),
             online,
@@ -200,6 +207,6 @@ impl ServeTrainerArgs {
             estimator: Some(predictors.build_estimator(&shelf)?),
             ..KeplerServices::new(shelf)
         };
-        super::run_services(room, doors)
+        super::run_services(context, services)
     }
 }

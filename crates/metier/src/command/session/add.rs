@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "The flags are those of `metier run`; the run file is checked now and runs in the folder that this is.")]
 pub struct SessionAddArgs {
-    /// The device that must measure it (name or id)
+    /// Device to measure on (name or id)
     #[arg(long, value_name = "DEVICE")]
     on: Option<String>,
     #[command(flatten)]
@@ -28,9 +28,9 @@ pub struct SessionAddArgs {
 }
 
 impl SessionAddArgs {
-    /// Puts it in the queue, and prints its number.
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let checked = match self.run.check_run_file(room) {
+    /// Queues the session and prints its number.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let checked = match self.run.check_run_file(context) {
             Ok(checked) => checked,
             Err(error) => return report_faults(error),
         };
@@ -43,7 +43,7 @@ impl SessionAddArgs {
         let mut file = checked.file;
         file.resolve_paths(&folder);
         let file = serde_json::to_value(&file).context("cannot write the run file")?;
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let asker = SessionRequester {
             door: SessionOrigin::Cli,
             user: super::login_name(),
@@ -54,13 +54,13 @@ impl SessionAddArgs {
             &store,
             SessionSubmission { file, asker, job: None, device: self.on.clone(), folder },
         )?;
-        if room.console.format != DataFormat::Table {
-            return super::print_session(room, &session);
+        if context.console.format != DataFormat::Table {
+            return super::print_session(context, &session);
         }
         let (number, name) = (session.number, &session.name);
-        room.console.print(&format!("{number}\n"))?;
+        context.console.print(&format!("{number}\n"))?;
         let place = session.position.unwrap_or(1);
-        room.console.note(format!(
+        context.console.note(format!(
             "session {number} ({name}) waits at place {place}; `metier session wait {number}` waits with it"
         ));
         let is_known = |name: &String| {
@@ -72,8 +72,8 @@ impl SessionAddArgs {
         if let Some(name) = &self.on
             && !is_known(name)?
         {
-            room.console.note(format!(
-                "nobody here knows the device {name:?}: it waits until one of that name or id works the queue"
+            context.console.note(format!(
+                "device {name:?} is not in the store: the session waits for a worker of that name or id"
             ));
         }
         Ok(CliExitCode::OK)

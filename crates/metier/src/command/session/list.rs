@@ -1,4 +1,4 @@
-//! Sessions as rows and in detail.
+//! Sessions as rows and as text.
 
 use clap::Args;
 use metier_store::SessionFilter;
@@ -15,15 +15,15 @@ use crate::time;
 /// List sessions
 #[derive(Debug, Args)]
 pub struct SessionListArgs {
-    /// Only in this state
+    /// Only sessions in this state
     #[arg(long, value_parser = word_parser(&SessionState::ALL, SessionState::word))]
     state: Option<SessionState>,
-    /// How many at most
+    /// Limit of listed sessions
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
 }
 
-/// The list as programs get it.
+/// The list as a record.
 #[derive(Serialize)]
 struct SessionsRecord<'a> {
     schema: &'static str,
@@ -31,22 +31,23 @@ struct SessionsRecord<'a> {
 }
 
 impl SessionListArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let filter = SessionFilter { state: self.state, limit: self.limit, ..SessionFilter::default() };
-        let sessions = room.store()?.sessions(&filter)?;
+        let sessions = context.store()?.sessions(&filter)?;
         let list = SessionsRecord { schema: "metier.sessions/1", sessions: &sessions };
-        match room.console.format {
-            DataFormat::Json => room.console.write_data(|out| output::write_json(out, &list))?,
-            DataFormat::Yaml => room.console.write_data(|out| output::write_yaml(out, &list))?,
-            DataFormat::Csv => room
+        match context.console.format {
+            DataFormat::Json => context.console.write_data(|out| output::write_json(out, &list))?,
+            DataFormat::Yaml => context.console.write_data(|out| output::write_yaml(out, &list))?,
+            DataFormat::Csv => context
                 .console
                 .write_data(|out| output::write_csv(out, &CSV_COLUMNS, sessions.iter().map(session_cells)))?,
             DataFormat::Table if sessions.is_empty() => {
-                room.console.note("no session fits; `metier session add` puts one in the queue");
+                context.console.note("no session fits; `metier session add` puts one in the queue");
             }
             DataFormat::Table => {
-                room.console
-                    .print(&sessions_table(&sessions, UtcTimestamp::now()).render(room.console.paint))?;
+                context
+                    .console
+                    .print(&sessions_table(&sessions, UtcTimestamp::now()).render(context.console.paint))?;
             }
         }
         Ok(CliExitCode::OK)
@@ -71,10 +72,10 @@ fn state_text(session: &Record) -> String {
 }
 
 fn requester_text(session: &Record) -> String {
-    let door = serialised_word(&session.asker.door);
+    let origin = serialised_word(&session.asker.door);
     match &session.asker.user {
-        Some(user) => format!("{user} ({door})"),
-        None => door,
+        Some(user) => format!("{user} ({origin})"),
+        None => origin,
     }
 }
 
@@ -96,7 +97,7 @@ fn sessions_table(sessions: &[Record], now: UtcTimestamp) -> TextTable {
     table
 }
 
-/// One session, for people.
+/// A session as text.
 pub fn session_details(session: &Record, paint: StreamPaint) -> String {
     let mut lines = vec![
         ("session", format!("{} ({})", session.number, session.id)),

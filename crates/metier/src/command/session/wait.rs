@@ -10,12 +10,12 @@ use super::super::CommandContext;
 use crate::exit::{CliExitCode, usage_error};
 use crate::time;
 
-/// How often the store is asked.
+/// Interval between reads of the store.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// When nobody has taken the first in the queue for so long, the reason is said.
+/// A first-in-queue session that stays unclaimed for this long prints the reason.
 const IDLE_HINT_DELAY: Duration = Duration::from_secs(3);
 
-/// Wait until a session is over; end with its exit code
+/// Wait until a session is over, and exit with its exit code
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: that of the run; 124 the time was up (--timeout), 125 it could not be measured or its worker went away, 130 cancelled."
@@ -24,34 +24,34 @@ pub struct SessionWaitArgs {
     /// Number, id, 4 or more digits of that, or `last`
     #[arg(value_name = "ID")]
     id: String,
-    /// Longest time to wait; the session itself goes on
-    #[arg(long, value_name = "TIME")]
+    /// Longest time to wait; the session continues
+    #[arg(long, value_name = "DURATION")]
     timeout: Option<String>,
-    /// Print what it prints
+    /// Print its output
     #[arg(long)]
     log: bool,
 }
 
-/// Print what a session printed
+/// Print the output of a session
 #[derive(Debug, Args)]
 pub struct SessionLogArgs {
     /// Number, id, 4 or more digits of that, or `last`
     #[arg(value_name = "ID")]
     id: String,
-    /// Go on until it is over
+    /// Follow the output until the session is over
     #[arg(short, long)]
     follow: bool,
 }
 
 impl SessionLogArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let store = room.store()?;
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        let store = context.store()?;
         let session = store.find_session(&self.id)?;
         let mut part = 0;
         loop {
-            // Before the log is read: what is over prints nothing more.
+            // Read before the log: a finished session writes no more output.
             let is_over = store.session(session.id)?.is_none_or(|now| now.state.is_over());
-            part = copy_log(room, &store, &session, part)?;
+            part = copy_log(context, &store, &session, part)?;
             if is_over || !self.follow {
                 return Ok(CliExitCode::OK);
             }
@@ -61,13 +61,13 @@ impl SessionLogArgs {
 }
 
 impl SessionWaitArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let wrong = |text: &String| usage_error(format!("--timeout is {text:?}; want {}", time::DURATION));
         let longest = match &self.timeout {
             Some(text) => Some(time::parse_duration(text).ok_or_else(|| wrong(text))?),
             None => None,
         };
-        let store = room.store()?;
+        let store = context.store()?;
         let session = store.find_session(&self.id)?;
         let begun = Instant::now();
         let (mut text, mut part, mut has_hinted) = (String::new(), 0, false);
@@ -77,22 +77,21 @@ impl SessionWaitArgs {
             };
             let line = progress_line(&now);
             if line != text {
-                room.console.note(&line);
+                context.console.note(&line);
                 text = line;
             }
             if self.log {
-                part = copy_log(room, &store, &session, part)?;
+                part = copy_log(context, &store, &session, part)?;
             }
             if now.state.is_over() {
                 return Ok(session_exit_code(&now));
             }
             if !has_hinted && begun.elapsed() > IDLE_HINT_DELAY && is_queue_idle(&store, &now)? {
-                room.console
-                    .note("nobody works the queue, it seems; `metier up` or `metier session work` does");
+                context.console.note("no worker takes the queue; start `metier up` or `metier session work`");
                 has_hinted = true;
             }
             if longest.is_some_and(|longest| begun.elapsed() >= longest) {
-                room.console.note(format!("session {} is still {}", now.number, now.state.word()));
+                context.console.note(format!("session {} is still {}", now.number, now.state.word()));
                 return Ok(CliExitCode::from_raw(124));
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -100,15 +99,20 @@ impl SessionWaitArgs {
     }
 }
 
-fn copy_log(room: &CommandContext, store: &RecordStore, session: &Record, part: u32) -> anyhow::Result<u32> {
+fn copy_log(
+    context: &CommandContext,
+    store: &RecordStore,
+    session: &Record,
+    part: u32,
+) -> anyhow::Result<u32> {
     let (text, next) = store.session_log(session.id, part)?;
     if !text.is_empty() {
-        room.console.write_data(|out| Ok(out.write_all(&text)?))?;
+        context.console.write_data(|out| Ok(out.write_all(&text)?))?;
     }
     Ok(next)
 }
 
-/// First in the queue, and nothing runs anywhere.
+/// Whether the session is first in the queue while no session runs.
 fn is_queue_idle(store: &RecordStore, session: &Record) -> anyhow::Result<bool> {
     let running = SessionFilter { state: Some(SessionState::Running), limit: 1, ..SessionFilter::default() };
     Ok(session.position == Some(1) && store.sessions(&running)?.is_empty())

@@ -1,4 +1,4 @@
-//! `metier session work`, and what `metier up` needs to do the same.
+//! `metier session work`, and its parts that `metier up` shares.
 
 use std::ffi::OsString;
 use std::path::absolute;
@@ -14,53 +14,55 @@ use super::super::CommandContext;
 use crate::config::{SettingOrigin, data_folder, runtime_folder};
 use crate::exit::CliExitCode;
 
-/// Measure what waits, until INT or TERM
+/// Work the queue, until INT or TERM
 #[derive(Debug, Args)]
 pub struct SessionWorkArgs {
-    /// End when no session waits any more
+    /// End when the queue is empty
     #[arg(long)]
     until_empty: bool,
 }
 
 impl SessionWorkArgs {
-    pub fn run(&self, room: &CommandContext) -> anyhow::Result<CliExitCode> {
-        // Before the store is opened: threads that it starts must not be ended by signals meant for us.
+    pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        // Blocks signals before the store opens: its threads must not receive metier's signals.
         let stop = StopRequest::on_signals();
-        let store = room.writable_store()?;
-        let worker = build_worker(room, store)?;
-        room.console.note("metier: working the queue; Ctrl-C ends it");
+        let store = context.writable_store()?;
+        let worker = build_worker(context, store)?;
+        context.console.note("metier: working the queue; Ctrl-C ends it");
         let until = if self.until_empty { WorkUntil::Empty } else { WorkUntil::Asked };
         let worked = worker.run(&stop, until)?;
-        room.console.note(format!("metier: {worked} sessions worked"));
+        context.console.note(format!("metier: {worked} sessions worked"));
         Ok(CliExitCode::OK)
     }
 }
 
 /// A worker on this device.
-pub fn build_worker(room: &CommandContext, store: RecordStore) -> anyhow::Result<QueueWorker> {
+pub fn build_worker(context: &CommandContext, store: RecordStore) -> anyhow::Result<QueueWorker> {
     let roots = KernelRoots::default();
     let device = metier_device::identity::identify_device(&roots, data_folder().as_deref())?;
-    let launch = launch_spec(room, store.location())?;
+    let launch = launch_spec(context, store.location())?;
     Ok(QueueWorker::new(store, device, roots, launch, runtime_folder()))
 }
 
-/// How this program starts itself for a session: with the same store and settings, wherever the session is.
-pub fn launch_spec(room: &CommandContext, store: &StoreLocation) -> anyhow::Result<MeasuringProgram> {
+/// The command line of a session's child: same store and settings, independent of its working
+/// directory.
+pub fn launch_spec(context: &CommandContext, store: &StoreLocation) -> anyhow::Result<MeasuringProgram> {
     let program = std::env::current_exe().context("cannot tell which program this is")?;
     let mut flags: Vec<OsString> = Vec::new();
-    let setting = room.settings.get("store");
+    let setting = context.settings.get("store");
     match (store, setting) {
         (StoreLocation::Sqlite(path), _) => {
             flags
                 .extend(["--store".into(), absolute(path).context("cannot tell where the store is")?.into()]);
         }
-        // A server's address may have a password: it is handed on only by the way it came.
+        // A server's address may contain a password: it is passed on through the same source, never as an
+        // argument.
         (_, Some(setting)) if matches!(setting.origin, SettingOrigin::Flag(_)) => {
             flags.extend(["--store".into(), setting.value.clone().unwrap_or_default().into()]);
         }
         _ => {}
     }
-    if let Some((path, true)) = room.settings.file() {
+    if let Some((path, true)) = context.settings.file() {
         flags.extend([
             "--config".into(),
             absolute(path).context("cannot tell where the settings are")?.into(),

@@ -1,4 +1,4 @@
-//! A file of a run, as it is: to stdout, or to a file of the user's.
+//! A file of a run, unchanged: to stdout or to a file.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -10,9 +10,9 @@ use crate::command::CommandContext;
 use crate::exit::usage_error;
 use crate::output::{OutputFile, printable_text};
 
-/// Writes the file of that name out.
+/// Writes the named file.
 pub fn write_artefact(
-    room: &CommandContext,
+    context: &CommandContext,
     store: &RecordStore,
     run: &Run,
     name: &str,
@@ -32,7 +32,7 @@ pub fn write_artefact(
         let mut destination = OutputFile::open("--save", path)?;
         store.read_artefact(&file.digest, &mut destination)?;
         destination.commit()?;
-        room.console.note(format!("{} written to {}", file.size_bytes, path.display()));
+        context.console.note(format!("{} written to {}", file.size_bytes, path.display()));
         return Ok(());
     }
     let is_text = file.media_type.starts_with("text/") || file.media_type.contains("json");
@@ -43,5 +43,5 @@ pub fn write_artefact(
             printable_text(&file.media_type)
         )));
     }
-    room.console.write_data(|out| Ok(store.read_artefact(&file.digest, out).map(|_| ())?))
+    context.console.write_data(|out| Ok(store.read_artefact(&file.digest, out).map(|_| ())?))
 }

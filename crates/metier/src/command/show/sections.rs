@@ -1,4 +1,5 @@
-//! A run for people: head, figures in two columns of sections, time line, processes, and what is missing.
+//! A run as text: head, figures in two columns of sections, time line, processes, and what is
+//! missing.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use crate::output::{
 };
 use crate::time;
 
-/// Processes that the summary of a run lists.
+/// Limit of processes in the summary.
 const MAX_TOP_PROCESSES: usize = 5;
-/// Processes that the tree lists at most.
+/// Limit of processes in the tree.
 const MAX_TREE_ROWS: usize = 10_000;
-/// Files that are listed.
+/// Limit of listed files.
 const MAX_FILES: usize = 100;
 /// Width of the time line.
 const BAR_WIDTH: usize = 60;
@@ -160,7 +161,7 @@ fn gpus_table(run: &Run, paint: StreamPaint) -> String {
     format!("\n{}\n{}", paint.bold("GPU: busy, peak memory, energy"), table.render(paint))
 }
 
-/// What the application said of itself, and how listening went.
+/// Stages of the application, and their reception.
 fn application_text(run: &Run, paint: StreamPaint) -> String {
     let Some(went) = stages::intake_line(run) else { return String::new() };
     let table = stages::stages_table(run, usize::MAX, paint);
@@ -178,7 +179,7 @@ fn timeline_bars(line: &Series, paint: StreamPaint) -> String {
         let Some(column) = line.column(name) else { continue };
         let Some(drawn) = sparkline::draw_sparkline(line, column, BAR_WIDTH) else { continue };
         let most = match (name, column.unit) {
-            // Nanoseconds of CPU time a second are cores.
+            // CPU nanoseconds per second become cores.
             ("cpu", ColumnUnit::Nanoseconds) => format!("most {:.2} cores", drawn.most / 1e9),
             ("cpu", ColumnUnit::Seconds) => format!("most {:.2} cores", drawn.most),
             (_, unit) => format!("most {}", unit.text(drawn.most)),
@@ -192,7 +193,7 @@ fn timeline_bars(line: &Series, paint: StreamPaint) -> String {
     table.render(paint)
 }
 
-/// What could not be measured. Fields with one and the same reason stand together.
+/// What could not be measured. Fields with the same reason share a line.
 pub fn missing_text(run: &Run, paint: StreamPaint) -> String {
     let mut reasons: BTreeMap<String, (Vec<&str>, Option<&str>)> = BTreeMap::new();
     for (field, missing) in &run.missing {
@@ -245,7 +246,8 @@ fn top_processes(tree: &ProcessTree, paint: StreamPaint) -> String {
 
 /// All processes, children under their parents.
 pub fn process_tree_text(tree: &ProcessTree, paint: StreamPaint) -> String {
-    // A pid can come back within a run, so children belong to the latest of that pid that started before them.
+    // The kernel may reuse a PID within a run. Children belong to the latest process of that PID that
+    // started before them.
     let mut children: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
     for (at, process) in tree.processes.iter().enumerate() {
         let parent = process.parent.and_then(|pid| {

@@ -1,13 +1,13 @@
-//! A run's time line: as one table of all series by time (CSV), or as pictures (for people).
+//! A run's time line: one table of all series by time (CSV), or sparklines.
 
 use metier_types::{ColumnKind, ColumnValues, Series, SeriesColumn};
 
 use crate::output::{StreamPaint, TableCell, TextTable, serialised_word, sparkline};
 
-/// Width of a picture.
+/// Width of a sparkline.
 const BAR_WIDTH: usize = 60;
 
-/// The columns of all series, each with the place of its series.
+/// The columns of all series, each with the index of its series.
 fn columns(series: &[Series]) -> impl Iterator<Item = (usize, &SeriesColumn)> {
     series.iter().enumerate().flat_map(|(at, series)| series.columns.iter().map(move |column| (at, column)))
 }
@@ -20,7 +20,7 @@ pub fn csv_header(series: &[Series]) -> Vec<String> {
     std::iter::once("seconds".to_string()).chain(columns(series).map(name)).collect()
 }
 
-/// One row for each time at which any series has one.
+/// One row for each time at which any series has a sample.
 pub fn csv_rows(series: &[Series]) -> impl Iterator<Item = Vec<String>> {
     let mut next = vec![0usize; series.len()];
     std::iter::from_fn(move || {
@@ -37,7 +37,7 @@ pub fn csv_rows(series: &[Series]) -> impl Iterator<Item = Vec<String>> {
     })
 }
 
-/// Nanoseconds as seconds, without losing any.
+/// Nanoseconds as seconds, without loss.
 fn exact_seconds(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let whole = nanoseconds.unsigned_abs();
@@ -54,7 +54,7 @@ fn cell_value(column: &SeriesColumn, row: usize) -> String {
     }
 }
 
-/// Each column as a picture with its largest value.
+/// Each column as a sparkline with its largest value.
 pub fn series_table(series: &[Series], paint: StreamPaint) -> String {
     let mut text = String::new();
     for series in series {

@@ -1,4 +1,4 @@
-//! Weights that stand in files beside a graph: each part gets a file with its own of them, whole or not at all.
+//! External weights: each part gets one file with its own weights, written whole or not at all.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -9,19 +9,19 @@ use metier_onnx::split::{ExternalWeightsFile, WeightSegment};
 
 use crate::output::OutputFile;
 
-/// Writes the weights of a part into its file, out of those beside the graph.
+/// Writes the weights of a part, read from the graph's weight files.
 pub fn write_weights(graph: &Path, folder: &Path, outside: &ExternalWeightsFile) -> anyhow::Result<()> {
     let path = folder.join(&outside.name);
-    let said = || format!("--out: cannot write {}", path.display());
+    let cannot_write = || format!("--out: cannot write {}", path.display());
     let mut into = OutputFile::open("--out", &path)?;
     let mut at = 0;
     for piece in &outside.pieces {
         let mut from = open_piece(graph, piece)?.take(piece.length);
-        // Pieces begin at even places, so there is a little between two of them.
+        // Segments are aligned, so padding separates them.
         let between = piece.to.saturating_sub(at);
-        std::io::copy(&mut std::io::repeat(0).take(between), &mut into).with_context(said)?;
+        std::io::copy(&mut std::io::repeat(0).take(between), &mut into).with_context(cannot_write)?;
         at = piece.to.saturating_add(piece.length);
-        let copied = std::io::copy(&mut from, &mut into).with_context(said)?;
+        let copied = std::io::copy(&mut from, &mut into).with_context(cannot_write)?;
         anyhow::ensure!(
             copied == piece.length,
             "{}: weights of {} bytes at byte {} of {:?}, which ends before them",
@@ -31,11 +31,12 @@ pub fn write_weights(graph: &Path, folder: &Path, outside: &ExternalWeightsFile)
             piece.file
         );
     }
-    into.flush().with_context(said)?;
+    into.flush().with_context(cannot_write)?;
     into.commit()
 }
 
-/// The file that has a piece, at its place. Only what is in the graph's folder or below is opened: a graph says the name, and nobody checks graphs.
+/// Opens a segment's file at its offset. The graph is untrusted and names the file, so only files
+/// in the graph's folder or below are opened.
 fn open_piece(graph: &Path, piece: &WeightSegment) -> anyhow::Result<File> {
     let folder = graph.parent().unwrap_or(Path::new(""));
     let path = metier_onnx::external_file(folder, &piece.file).with_context(|| {

@@ -1,4 +1,4 @@
-//! The devices that a graph is cut for: the flags that name them, and the question that comes of these.
+//! The devices to cut a graph for: their flags, and the search for the best cut.
 
 use std::path::Path;
 
@@ -16,28 +16,28 @@ use crate::command::predict::{find_passport, thread_count};
 use crate::console::print_error;
 use crate::exit::{CliExitCode, usage_error};
 
-/// Devices, and how a graph runs on them.
+/// Devices, and the conditions of inference on them.
 #[derive(Debug, Args)]
 pub struct SplitDeviceArgs {
     /// Find the best cut for these devices, by name or id; `here` is this one
     #[arg(long, value_name = "DEVICE,DEVICE…", value_delimiter = ',')]
     devices: Vec<String>,
-    /// What is to be small: the time of one answer, or the time between two of a full pipeline
+    /// Goal: latency of one inference, or throughput of a full pipeline
     #[arg(long, value_name = "GOAL", default_value = "latency")]
     goal: SplitGoal,
-    /// What each sending takes beside, as 2ms
-    #[arg(long, value_name = "TIME", default_value = "0s")]
+    /// Fixed time of each transfer, as 2ms
+    #[arg(long, value_name = "DURATION", default_value = "0s")]
     delay: String,
-    /// The device that has the input
+    /// Device of the input
     #[arg(long, value_name = "DEVICE")]
     input_at: Option<String>,
-    /// The device that wants the result
+    /// Device of the result
     #[arg(long, value_name = "DEVICE")]
     output_at: Option<String>,
-    /// What runs the parts: rten or onnxruntime
+    /// Runtime of the parts: rten or onnxruntime
     #[arg(long, value_name = "RUNTIME", default_value = "rten")]
     runtime: String,
-    /// Threads that it may use on each device [default: as many as it has processors]
+    /// Threads on each device [default: all of its processors]
     #[arg(long, value_name = "COUNT")]
     threads: Option<u32>,
 }
@@ -48,16 +48,16 @@ enum SplitGoal {
     Throughput,
 }
 
-/// Bytes a second between devices.
+/// Bandwidths between devices, in bytes per second.
 #[derive(Debug, Default)]
 pub struct DeviceLinks {
-    /// Between all that are not named.
+    /// Between all pairs that are not named.
     pub all: Option<f64>,
-    /// Between two, by their labels, both ways.
+    /// Between two devices by label, in both directions.
     pub pairs: Vec<(String, String, f64)>,
 }
 
-/// Reads `100` and `A:B=100`.
+/// Parses `100` and `A:B=100`.
 pub fn parse_links(given: &[String]) -> anyhow::Result<DeviceLinks> {
     let mut links = DeviceLinks::default();
     for text in given {
@@ -91,7 +91,7 @@ impl SplitDeviceArgs {
         !self.devices.is_empty()
     }
 
-    /// Refuses flags that say something of devices where there are none.
+    /// Rejects device flags without devices.
     pub fn reject_device_flags(&self) -> anyhow::Result<()> {
         let flags = [("--input-at", self.input_at.is_some()), ("--output-at", self.output_at.is_some())];
         match flags.iter().find(|(_, is_given)| *is_given) {
@@ -100,10 +100,11 @@ impl SplitDeviceArgs {
         }
     }
 
-    /// Asks for the parts and devices with the least time. An exit code where nothing fits, which has been said.
+    /// Finds the cut and devices with the least time. Returns an exit code where nothing fits,
+    /// after printing the reason.
     pub fn plan_split(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         file: &Path,
         chain: &OperatorChain,
         graph: &GraphAnalysis,
@@ -124,7 +125,7 @@ impl SplitDeviceArgs {
             usage_error(format!("--delay is {:?}; want {}", self.delay, quantity::DURATION))
         })?;
         let labels = device_labels(&self.devices)?;
-        let store = room.writable_store()?;
+        let store = context.writable_store()?;
         let passports = self
             .devices
             .iter()
@@ -162,7 +163,7 @@ impl SplitDeviceArgs {
     }
 }
 
-/// What devices are called: the second one of a name has its number.
+/// Labels of devices: the second device of a name has the suffix #2.
 fn device_labels(names: &[String]) -> anyhow::Result<Vec<String>> {
     let mut labels: Vec<String> = Vec::new();
     for (at, name) in names.iter().enumerate() {
@@ -182,7 +183,7 @@ fn device_index(labels: &[String], flag: &str, name: &str) -> anyhow::Result<usi
         .ok_or_else(|| usage_error(format!("{flag} is {name:?}; want one of {}", labels.join(", "))))
 }
 
-/// Bytes a second between each two.
+/// Bandwidths between devices, in bytes per second.
 fn bandwidth_matrix(labels: &[String], links: &DeviceLinks) -> anyhow::Result<Vec<Vec<f64>>> {
     let mut speeds = vec![vec![links.all; labels.len()]; labels.len()];
     for (a, b, speed) in &links.pairs {

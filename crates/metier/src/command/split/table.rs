@@ -6,13 +6,13 @@ use metier_types::{Bytes, Prediction, Seconds};
 use crate::command::inspect::short_count;
 use crate::output::{StreamPaint, TableCell, TextTable, csv_cell};
 
-/// The parts, and where there are devices the time of each part on each.
+/// The parts, with the time of each part on each device.
 pub fn report_text(report: &SplitReport, paint: StreamPaint) -> String {
     let times = report.plan.as_ref().map(|plan| times_table(report, plan, paint));
     parts_table(report, paint) + &times.unwrap_or_default()
 }
 
-/// One line for each part, for a spreadsheet.
+/// One row for each part, for CSV.
 pub fn csv_rows(report: &SplitReport) -> impl Iterator<Item = Vec<String>> {
     report.parts.iter().enumerate().map(|(number, part)| {
         let own = part.own_prediction(report.plan.as_ref());
@@ -70,7 +70,7 @@ fn parts_table(report: &SplitReport, paint: StreamPaint) -> String {
     table.render(paint)
 }
 
-/// Each part on each device, and what it comes to.
+/// Each part on each device, and the total.
 fn times_table(report: &SplitReport, plan: &SplitPlan, paint: StreamPaint) -> String {
     let mut header = vec!["DEVICE".to_string()];
     header.extend((1..=report.parts.len()).map(|number| format!("PART {number}")));

@@ -1,4 +1,4 @@
-//! Doors of other systems that `metier up` opens at places of their own.
+//! Compatible interfaces that `metier up` binds to their own addresses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::super::serve::{OnlinePaceArgs, PowerPredictorArgs};
 use crate::config::SettingOrigin;
 use crate::exit::usage_error;
 
-/// Where doors are, by name.
+/// Addresses of compatible interfaces, by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct InterfaceAddresses {
     /// Further addresses of the main server.
@@ -23,20 +23,21 @@ pub struct InterfaceAddresses {
     pub estimator: Option<PathBuf>,
 }
 
-/// What answers about power.
+/// Power services.
 pub struct PowerServices {
     pub estimator: Arc<PowerEstimator>,
-    /// The doors that Kepler's clients come through, and who keeps the pipelines up to date; `None` where there is neither.
-    pub doors: Option<KeplerServices>,
+    /// Interfaces for Kepler's clients and the update of pipelines; `None` where there is neither.
+    pub services: Option<KeplerServices>,
 }
 
 const INTERFACE_SYNTAX: &str =
     "soprano, models or trainer=ADDRESS:PORT, or estimator=PATH, such as models=127.0.0.1:8100";
 
 impl InterfaceAddresses {
-    /// Those that were named; else, where nobody chose an address for the whole, the originals' own places.
-    pub fn from_settings(room: &CommandContext) -> anyhow::Result<Self> {
-        let settings = &room.settings;
+    /// The named interfaces. Without them and without `--listen`, the default addresses of the
+    /// original systems.
+    pub fn from_settings(context: &CommandContext) -> anyhow::Result<Self> {
+        let settings = &context.settings;
         let is_default =
             |name: &str| settings.get(name).is_none_or(|setting| setting.origin == SettingOrigin::Default);
         if is_default("up.doors") && is_default("up.listen") {
@@ -67,20 +68,21 @@ impl InterfaceAddresses {
         Some(())
     }
 
-    /// The doors of Kepler's power stack and who answers behind them; `None` where none is named and nobody else asks.
+    /// Builds the Kepler-compatible interfaces and their estimator; `None` where none is bound and
+    /// the server needs no power.
     ///
-    /// `stored` is the folder of the pipelines of the store that are in use.
+    /// `stored` is the folder of the store's pipelines in use.
     pub fn build_power_services(
         &self,
-        room: &CommandContext,
+        context: &CommandContext,
         config: &Config,
         is_asked: bool,
         stored: Option<PathBuf>,
     ) -> anyhow::Result<Option<PowerServices>> {
-        let online = match (room.settings.path("up.online"), &config.soprano.prometheus) {
+        let online = match (context.settings.path("up.online"), &config.soprano.prometheus) {
             (Some(folder), Some(prometheus)) => Some((folder, prometheus.clone())),
             (Some(_), None) => {
-                return Err(room.settings.wrong_value("up.online", "a --prometheus URL beside it"));
+                return Err(context.settings.wrong_value("up.online", "a --prometheus URL with it"));
             }
             (None, _) => None,
         };
@@ -89,34 +91,35 @@ impl InterfaceAddresses {
         if is_closed && !is_asked {
             return Ok(None);
         }
-        let predictors = PowerPredictorArgs::from_models(room.settings.list("up.models"));
+        let predictors = PowerPredictorArgs::from_models(context.settings.list("up.models"));
         let settings = predictors.kepler_settings();
         let predictors = predictors.or_settings(&settings).with_stored(stored);
-        // What is shipped never changes: nobody has to look after it.
-        let has_doors = !is_closed || !predictors.is_empty();
+        // Shipped predictors never change and need no update.
+        let has_services = !is_closed || !predictors.is_empty();
         let folder = online.as_ref().map(|(folder, _)| folder.as_path());
-        let shelf = predictors.open_catalog(room, room.settings.path("up.uploads"), folder)?;
+        let shelf = predictors.open_catalog(context, context.settings.path("up.uploads"), folder)?;
         let pace = OnlinePaceArgs::default().or_settings(&settings)?;
         let online = online.map(|(folder, prometheus)| pace.online_config(prometheus, folder, &predictors));
-        // What this user keeps in a file is for this machine; who is reached from others is given a token on purpose.
+        // The user's start token serves loopback addresses only; a reachable address needs an explicit
+        // token.
         let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         let own = [self.models, self.trainer].iter().flatten().all(is_local);
         let token: Option<AccessToken> =
             config.http.token.clone().or_else(|| config.http.start_token.clone().filter(|_| own));
         let estimator = predictors.build_estimator(&shelf)?;
-        let doors = KeplerServices {
+        let services = KeplerServices {
             socket: self.estimator.clone(),
             models: self.models,
             trainer: self.trainer,
             online: online.transpose()?,
-            is_open: config.http.open.iter().any(|door| door == "models"),
+            is_open: config.http.open.iter().any(|name| name == "models"),
             token,
             estimator: Some(estimator.clone()),
             error_key: predictors.error_key(),
             ..KeplerServices::new(shelf)
         };
-        doors.check().map_err(|error| usage_error(error.to_string()))?;
-        Ok(Some(PowerServices { estimator, doors: has_doors.then_some(doors) }))
+        services.check().map_err(|error| usage_error(error.to_string()))?;
+        Ok(Some(PowerServices { estimator, services: has_services.then_some(services) }))
     }
 }
 

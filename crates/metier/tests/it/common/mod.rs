@@ -1,4 +1,5 @@
-//! A place of its own for each test: home, settings, store and time zone are the test's, nothing is the user's.
+//! A place of its own for each test: home, settings, store and time zone are the test's, nothing is
+//! the user's.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::ffi::OsStr;
@@ -113,7 +114,8 @@ pub fn golden(name: &str, got: &str) {
     assert!(got == want, "{} differs; METIER_BLESS=1 takes this as right:\n{got}", path.display());
 }
 
-/// Fails where a record is not as its published schema says: a field that is missing, not told of, or of another kind.
+/// Fails where a record is not as its published schema says: a field that is missing, not told of,
+/// or of another kind.
 pub fn fits(schema: &str, record: &Value) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema").join(format!("{schema}.json"));
     let schema: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();

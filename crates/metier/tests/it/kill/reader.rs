@@ -1,8 +1,10 @@
-//! A reader of the SQLite store that shares nothing with `metier-store`: its own SQL, its own look at the head of a
-//! chunk. It says what is committed, whether the file is whole, and what two looks contradict each other in.
+//! A reader of the SQLite store that shares nothing with `metier-store`: its own SQL, its own look
+//! at the head of a chunk. It says what is committed, whether the file is whole, and what two looks
+//! contradict each other in.
 //!
-//! It never changes the file: it is told not to write, and not to copy the log back when it closes. Files of the
-//! store must not be opened by other means in the same process: closing them would drop SQLite's locks.
+//! It never changes the file: it is told not to write, and not to copy the log back when it closes.
+//! Files of the store must not be opened by other means in the same process: closing them would
+//! drop SQLite's locks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -130,8 +132,8 @@ fn read(connection: &Connection) -> rusqlite::Result<Result<Content, String>> {
     Ok(Ok(content))
 }
 
-/// How many rows encoded samples say they have: after 20 bytes of head, the run's id (16 bytes), the name and the other
-/// fields (texts), the rows (varint).
+/// How many rows encoded samples say they have: after 20 bytes of head, the run's id (16 bytes),
+/// the name and the other fields (texts), the rows (varint).
 fn rows_in(bytes: &[u8]) -> Option<u64> {
     let body = bytes.strip_prefix(b"mser\x01\0\0\0")?;
     let length = u32::from_le_bytes(body.get(..4)?.try_into().ok()?) as usize;

@@ -1,5 +1,6 @@
-//! Starts the real program in a home of its own, and finds what it leaves on the machine: processes, by a variable
-//! that they inherit, and control groups, by the name that the program gives them.
+//! Starts the real program in a home of its own, and finds what it leaves on the machine:
+//! processes, by a variable that they inherit, and control groups, by the name that the program
+//! gives them.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use metier_linux::proc_stat::{self, ProcessStat};
 /// Every process of a run has this variable, with a value of its own.
 pub const MARK: &str = "METIER_TEST_MARK";
 
-/// The program, with nothing of the user's own settings. Its streams are closed or empty unless the caller says otherwise.
+/// The program, with nothing of the user's own settings. Its streams are closed or empty unless the
+/// caller says otherwise.
 pub fn metier(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_metier"));
     for (name, _) in std::env::vars_os() {

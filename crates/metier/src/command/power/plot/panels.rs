@@ -1,4 +1,4 @@
-//! What of tables and predictors goes into which panel.
+//! Panels of tables and predictors.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use metier_power::pipeline::{PipelineModel, PredictorPipeline};
 use metier_power::training::PowerTable;
 use metier_report::figure::{FigurePanel, PanelContent, PlotBar, PlotFigure, PlotMark};
 
-/// A table, and a predictor that was tried on it.
+/// A table and a predictor tested on it.
 pub type AssessedTable<'a> = (&'a PowerTable, PredictorAssessment<'a>);
 
 /// Points of a curve of power.
@@ -94,7 +94,7 @@ pub fn estimate_figure(
     for name in table.group.features() {
         let Some(values) = frame.column(name) else { continue };
         let most = values.iter().fold(0f64, |most, value| most.max(value.abs()));
-        // The component that tells most: the first of the source.
+        // The source's first component is its most important.
         let Some(component_assessment) = best.components.first().filter(|_| most > 0.0) else { continue };
         let measured = frame.watts(component_assessment.component).unwrap_or_default();
         let beside =
@@ -106,12 +106,12 @@ pub fn estimate_figure(
         ];
         panels.push(mark_panel(&title, "share of the largest value", "W", marks));
     }
-    let who = format!("{} of {}", best.model.full_name, best.pipeline);
-    let title = format!("{} {} {} by {who}", source.name(), output_type.name(), table.group.name());
+    let predictor = format!("{} of {}", best.model.full_name, best.pipeline);
+    let title = format!("{} {} {} by {predictor}", source.name(), output_type.name(), table.group.name());
     PlotFigure { title, panels }
 }
 
-/// The error of every predictor, the best first.
+/// The error of every predictor, smallest first.
 pub fn error_figure(source: EnergySource, output_type: OutputType, all: &[AssessedTable<'_>]) -> PlotFigure {
     let mut panels = Vec::new();
     for component in source.components() {
@@ -129,7 +129,7 @@ pub fn error_figure(source: EnergySource, output_type: OutputType, all: &[Assess
     PlotFigure { title: format!("errors on these rows: {} {}", source.name(), output_type.name()), panels }
 }
 
-/// The errors that a pipeline tells of its predictors.
+/// The recorded errors of a pipeline's predictors.
 pub fn metadata_figure(
     pipeline: &PredictorPipeline,
     source: EnergySource,
@@ -163,11 +163,11 @@ pub fn metadata_figure(
             panels.push(bar_panel(group.name(), bars));
         }
     }
-    let title = format!("errors that {} tells: {} {}", pipeline.name, source.name(), output_type.name());
+    let title = format!("recorded errors of {}: {} {}", pipeline.name, source.name(), output_type.name());
     Some(PlotFigure { title, panels })
 }
 
-/// Power over CPU time, a line for each node type, by its best predictor that can be served as weights.
+/// Power over CPU time, one line per node type, by its best predictor with a weight form.
 pub fn power_curve_figure(
     pipeline: &PredictorPipeline,
     source: EnergySource,
