@@ -25,8 +25,8 @@ fn compile(source: &Path, name: &str) {
         .args(["--edition=2024", "--crate-type=bin"])
         .arg(format!("--crate-name={}", name.replace('-', "_")))
         .args(["-Copt-level=z", "-Cpanic=abort", "-Clto=fat", "-Ccodegen-units=1", "-Cstrip=symbols"])
-        // Without shared libraries: both also run as the first process of containers, which may have none or
-        // others.
+        // Without shared libraries: both also run as the first process of containers, which may
+        // have none or others.
         .args(["-Ctarget-feature=+crt-static", "-Crelocation-model=static"])
         // A launcher that is carried to another machine must fit into 1 MiB.
         .args(["-Clink-arg=-Wl,-z,norelro", "-Clink-arg=-Wl,-z,noseparate-code"])

@@ -238,7 +238,8 @@ mod tests {
         let annotations = &object["metadata"]["annotations"];
         let value: Value = serde_json::from_str(annotations["metier.prediction"].as_str().unwrap()).unwrap();
         assert_eq!(value["latency"]["value"], 0.005);
-        // One core is requested, and the prediction is for four threads: both values are kept apart.
+        // One core is requested, and the prediction is for four threads: both values are kept
+        // apart.
         assert_eq!((value["threads"].clone(), demand.threads), (json!(4), 1));
         assert!(annotations["metier.graph"].as_str().unwrap().starts_with("sha256:0202"));
         let unseen = graph_service(&found, &demand, &serving, None).unwrap();

@@ -304,8 +304,8 @@ async fn remove_deployment(cluster: &ClusterClient, found: &Deployment, name: &s
 /// The object as JSON for a later rollback.
 fn previous_object_text(found: &Deployment) -> Result<String, Error> {
     let mut annotations = found.metadata.annotations.clone().unwrap_or_default();
-    // Only one step of history is stored, but `none` for an initially absent object is preserved. The
-    // revision annotation belongs to the cluster.
+    // Only one step of history is stored, but `none` for an initially absent object is preserved.
+    // The revision annotation belongs to the cluster.
     annotations.retain(|name, value| match name.as_str() {
         PREVIOUS_ANNOTATION => value == NO_PREVIOUS,
         name => name != "deployment.kubernetes.io/revision",

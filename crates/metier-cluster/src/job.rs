@@ -145,7 +145,8 @@ pub fn build_job(
         "nodeSelector": pod.node_labels,
         "runtimeClassName": confines.runtime,
         "hostNetwork": confines.host_network.then_some(true),
-        // The default policy would use the node's resolver, which cannot resolve services of the cluster.
+        // The default policy would use the node's resolver, which cannot resolve services of the
+        // cluster.
         "dnsPolicy": confines.host_network.then_some("ClusterFirstWithHostNet"),
         "initContainers": before.into_iter().collect::<Vec<_>>(),
         // The listener starts before the run.

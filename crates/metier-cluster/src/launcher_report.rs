@@ -370,9 +370,9 @@ mod tests {
             *words.pointer_mut(path).unwrap() = value;
             of(3, &words.to_string()).unwrap_err()
         };
-        assert!(of(0, &words().to_string()).unwrap_err().contains("another end"));
+        assert!(of(0, &words().to_string()).unwrap_err().contains("exit differs"));
         assert!(changed("/metier", json!(2)).contains("another form"));
-        assert!(changed("/end/status", json!(-1)).contains("another end"));
+        assert!(changed("/end/status", json!(-1)).contains("exit differs"));
         assert!(changed("/end/wall_ns", json!(3_000_000)).contains("times"));
         assert!(changed("/end/gone_ns", json!(u64::MAX)).contains("times"));
         assert!(changed("/end/used/user_us", json!(u64::MAX)).contains("CPU time"));

@@ -307,7 +307,8 @@ impl PodRun<'_> {
                 )
             }
         };
-        // A later connection is from another pod of the same Job, created after the first was deleted.
+        // A later connection is from another pod of the same Job, created after the first was
+        // deleted.
         door.iter_mut().for_each(|folder| folder.door = None);
         let about = self.target_facts(&seen.borrow());
         let mut end = PodEndObserver {

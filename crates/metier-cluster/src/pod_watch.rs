@@ -198,8 +198,8 @@ pub async fn copy_log(
             }
             continue;
         }
-        // A stream ends with its container, or because a proxy closed it. The pod's status distinguishes
-        // both.
+        // A stream ends with its container, or because a proxy closed it. The pod's status
+        // distinguishes both.
         if tokio::time::timeout(END_TIMEOUT, seen.wait_for(is_over)).await.is_ok() {
             return;
         }

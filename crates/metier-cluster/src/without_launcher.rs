@@ -169,7 +169,8 @@ pub(crate) fn measure_foreign(
     foreign.on_stop_request(Box::new(move |rung| {
         let cluster = cluster.clone();
         let busy = busy.clone();
-        // The launcher in the pod enforces the time limit itself; an early stop would lose its report.
+        // The launcher in the pod enforces the time limit itself; an early stop would lose its
+        // report.
         let wait = carried.map_or(Duration::ZERO, |limits| limits.launcher_grace(started));
         handle.spawn(async move {
             if rung != SignalRung::Kill {
@@ -228,7 +229,8 @@ async fn report_pod_end(
     let outcome = match last.state() {
         PodState::Ended(ended) => {
             let report = if is_carried { LauncherReport::parse(&ended).ok() } else { None };
-            // A code above 128 may be the command's own; only the launcher's report distinguishes it.
+            // A code above 128 may be the command's own; only the launcher's report distinguishes
+            // it.
             let status = report.as_ref().and_then(LauncherReport::status).unwrap_or((ended.code & 0xff) << 8);
             voice.send_event(ForeignEvent::MainEnded { status, time_ns: ended_ns });
             let oom_kills = report.as_ref().and_then(LauncherReport::oom_kills);

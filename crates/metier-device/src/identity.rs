@@ -111,8 +111,8 @@ fn device_id(
         return Ok(device_id);
     }
     let fresh = hashed_device_id(&format!("metier random {}", metier_types::RunId::new()))?;
-    let kept = std::fs::create_dir_all(data).and_then(|()| write_identity(&path, fresh));
-    kept.map_err(|reason| Error::System { doing: "cannot store the device's identity", reason })
+    let stored = std::fs::create_dir_all(data).and_then(|()| write_identity(&path, fresh));
+    stored.map_err(|reason| Error::System { doing: "cannot store the device's identity", reason })
 }
 
 /// Stores an identity atomically. If several programs start at once for the first time, all return

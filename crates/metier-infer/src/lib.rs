@@ -2,8 +2,8 @@
 //!
 //! [`EngineRuntime`] is an [`InferenceEngine`] initialised once with a number of threads; loading
 //! graphs into it is cheap. A [`LoadedGraph`] gets its inputs once and can run repeatedly.
-//! [`time_graph`] follows a [`TimingPlan`]: load, first inference, warm-up, repeats, operator times, outputs. [`make_inputs`] creates
-//! tensors that fit a graph's declarations.
+//! [`time_graph`] follows a [`TimingPlan`]: load, first inference, warm-up, repeats, operator
+//! times, outputs. [`make_inputs`] creates tensors that fit a graph's declarations.
 //!
 //! There are two engines: `rten`, built in and pure Rust, and ONNX Runtime, if its library is on
 //! this host ([`library`]). An unsupported operator gives an error that names it, and an engine's

@@ -383,17 +383,17 @@ fn open_statistics() -> io::Result<(NetlinkSocket, u16)> {
     cpus.push('\0');
     // Registers for task ends on these cores; the flags request an acknowledgement.
     socket.send(family, 1 | 4, &generic_message(1, 3, cpus.as_bytes()))?;
-    let mut said = Err(io::Error::new(io::ErrorKind::Unsupported, "no acknowledgement"));
+    let mut acknowledged = Err(io::Error::new(io::ErrorKind::Unsupported, "no acknowledgement"));
     socket.receive_answer(|kind, payload| {
         if kind == NLMSG_ERROR {
-            said = match u32_at(payload, 0).map(|code| code as i32) {
+            acknowledged = match u32_at(payload, 0).map(|code| code as i32) {
                 Some(0) => Ok(()),
                 Some(code) => Err(io::Error::from_raw_os_error(-code)),
                 None => Err(io::Error::new(io::ErrorKind::InvalidData, "short acknowledgement")),
             };
         }
     })?;
-    said.map(|()| (socket, family))
+    acknowledged.map(|()| (socket, family))
 }
 
 /// A generic netlink command with one attribute.

@@ -63,8 +63,8 @@ pub struct StopSignals {
 impl StopSignals {
     pub fn take() -> io::Result<Self> {
         let set = set_of(&BLOCKED_SIGNALS);
-        // SAFETY: the old set is plain data that the call fills; the descriptor is checked before it is
-        // owned.
+        // SAFETY: the old set is plain data that the call fills; the descriptor is checked before
+        // it is owned.
         unsafe {
             let mut before: libc::sigset_t = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
@@ -90,7 +90,8 @@ impl StopSignals {
 
     /// The next one that has come.
     pub fn next(&self) -> Option<ReceivedSignal> {
-        // SAFETY: the structure is plain data, its size is passed, and it is used only when filled whole.
+        // SAFETY: the structure is plain data, its size is passed, and it is used only when filled
+        // whole.
         unsafe {
             let mut info: libc::signalfd_siginfo = std::mem::zeroed();
             let size = size_of::<libc::signalfd_siginfo>();

@@ -5,8 +5,8 @@
 /// later ones in an arena per thread.
 pub fn tune_for_server() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt sets a parameter of the allocator and may be called at any time; a failure changes
-    // nothing.
+    // SAFETY: mallopt sets a parameter of the allocator and may be called at any time; a failure
+    // changes nothing.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
     }
@@ -17,11 +17,12 @@ pub fn tune_for_server() {
 /// computation.
 pub fn tune_for_inference() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt sets parameters of the allocator and may be called at any time; a failure changes
-    // nothing.
+    // SAFETY: mallopt sets parameters of the allocator and may be called at any time; a failure
+    // changes nothing.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
-        // No maps at all instead of a high threshold: older versions refuse a threshold above 32 MiB.
+        // No maps at all instead of a high threshold: older versions refuse a threshold above 32
+        // MiB.
         libc::mallopt(libc::M_MMAP_MAX, 0);
         libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
     }

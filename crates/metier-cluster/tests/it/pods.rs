@@ -27,7 +27,8 @@ fn a_pod_is_measured_exactly_and_its_log_and_exit_come_back() {
     );
     assert_eq!(run.context.method, Some(AccountingMethod::Container));
     assert_eq!(run.quality.get("summary.cpu_seconds"), Some(&ValueQuality::Exact), "{:?}", run.missing);
-    // What the launcher's children used, as the kernel told the launcher: the command and nothing else.
+    // What the launcher's children used, as the kernel told the launcher: the command and nothing
+    // else.
     let cpu = run.summary.cpu_seconds.unwrap().get();
     assert!(cpu > 0.05, "{cpu}");
     let pod = run.context.pod.as_ref().unwrap();
@@ -229,7 +230,8 @@ fn a_pod_is_who_and_where_a_container_would_be() {
     let log = memory.text(metier_cluster::LOG_ARTEFACT);
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines[..2], ["1000", "44"], "{log}");
-    // Old kubelets do not size it, but end a pod that goes beyond; the runtime's own would have 64 MiB.
+    // Old kubelets do not size it, but end a pod that goes beyond; the runtime's own would have 64
+    // MiB.
     assert!(lines[2].starts_with("tmpfs") && !lines[2].contains(" 65536 "), "{log}");
     assert_eq!(
         finished.run.quality.get("summary.cpu_seconds"),

@@ -159,13 +159,13 @@ fn check_figures(passport: &Value) -> Vec<PassportFault> {
         &threads,
         THREADS_RANGE,
     );
-    let kept = |ratio: f64| ratio > 0.0 && ratio < 100.0;
+    let ratio_above_zero = |ratio: f64| ratio > 0.0 && ratio < 100.0;
     for (field, is) in [
         ("storage.read_bytes_per_second", &rate as &dyn Fn(f64) -> bool),
         ("storage.write_bytes_per_second", &rate),
         ("storage.sync_seconds", &time),
         ("spawn_seconds", &time),
-        ("throttling.kept_ratio", &kept),
+        ("throttling.kept_ratio", &ratio_above_zero),
     ] {
         let got = passport.pointer(&format!("/{}", field.replace('.', "/")));
         number(field.to_string(), got, is, positive);

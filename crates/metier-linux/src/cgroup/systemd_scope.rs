@@ -48,13 +48,13 @@ pub(super) fn parse_bus_path(address: &str) -> Option<PathBuf> {
 /// Creates a scope named after the run around the launcher, and the command's group inside it.
 pub fn create_scope(proc: &Path, name: &str, launcher: u32) -> Result<RunCgroup, MissingReason> {
     let bus = find_session_bus()?;
-    let said = |error: io::Error| {
+    let to_missing = |error: io::Error| {
         MissingReason::with_fix(
             format!("systemd created no scope ({error})"),
             "check that `systemd-run --user --scope true` works in this session",
         )
     };
-    let mut connection = BusConnection::open(&bus, SYSTEMD_TIMEOUT).map_err(said)?;
+    let mut connection = BusConnection::open(&bus, SYSTEMD_TIMEOUT).map_err(to_missing)?;
     connection
         .start_unit(
             &format!("{name}.scope"),
@@ -67,9 +67,9 @@ pub fn create_scope(proc: &Path, name: &str, launcher: u32) -> Result<RunCgroup,
                 ("PIDs", UnitProperty::Process(launcher)),
             ],
         )
-        .map_err(said)?;
-    let scope = wait_for_move(proc, name, launcher).map_err(said)?;
-    split_scope(&scope, launcher).map_err(said)
+        .map_err(to_missing)?;
+    let scope = wait_for_move(proc, name, launcher).map_err(to_missing)?;
+    split_scope(&scope, launcher).map_err(to_missing)
 }
 
 /// The reply only confirms a queued job; the launcher's `/proc` entry shows when it was moved.

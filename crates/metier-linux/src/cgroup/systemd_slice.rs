@@ -61,7 +61,7 @@ fn system_bus_path() -> PathBuf {
 /// Creates a slice and its group, with folders in all accounting hierarchies.
 pub fn create_slice(proc: &Path, name: &str) -> Result<(RunCgroup, SystemdSlice), MissingReason> {
     let fix = "run as root; check that `systemd-run --slice=test.slice true` works";
-    let said = |error: io::Error| {
+    let to_missing = |error: io::Error| {
         MissingReason::with_fix(format!("systemd created no slice for the container ({error})"), fix)
     };
     let hierarchies = full_hierarchies(proc)
@@ -69,7 +69,7 @@ pub fn create_slice(proc: &Path, name: &str) -> Result<(RunCgroup, SystemdSlice)
     let unit = unit_name(name);
     let bus = system_bus_path();
     let mut connection = BusConnection::open(&bus, SYSTEMD_TIMEOUT)
-        .map_err(|error| said(io::Error::new(error.kind(), format!("{}: {error}", bus.display()))))?;
+        .map_err(|error| to_missing(io::Error::new(error.kind(), format!("{}: {error}", bus.display()))))?;
     connection
         .start_unit(
             &unit,
@@ -82,13 +82,16 @@ pub fn create_slice(proc: &Path, name: &str) -> Result<(RunCgroup, SystemdSlice)
                 ("CollectMode", UnitProperty::Text("inactive-or-failed")),
             ],
         )
-        .map_err(said)?;
+        .map_err(to_missing)?;
     let group = RunCgroup::below_roots(&hierarchies, &unit);
     let folders = group.folders();
     let there = wait_until(|| folders.iter().all(|folder| folder.exists()));
     let Some(folder) = folders.into_iter().next().filter(|_| there) else {
         let _ = connection.stop_unit(&unit);
-        return Err(said(io::Error::new(io::ErrorKind::TimedOut, "its control group was not there in 5 s")));
+        return Err(to_missing(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "its control group was not there in 5 s",
+        )));
     };
     Ok((group, SystemdSlice { unit, bus, folder }))
 }

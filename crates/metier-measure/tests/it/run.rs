@@ -139,8 +139,8 @@ fn cpu_time_is_what_the_burner_knows_of_itself() {
     let own: serde_json::Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
     let known = own["cpu_nanoseconds"].as_f64().unwrap_or_else(|| panic!("{own}")) / 1e9;
     let measured = run.summary.cpu_seconds.unwrap().get();
-    // Loading the program and tearing it down are ours to see and not the burner's: a few milliseconds,
-    // and many more on an emulated processor.
+    // Loading the program and tearing it down are ours to see and not the burner's: a few
+    // milliseconds, and many more on an emulated processor.
     assert!(measured >= known - 1e-4 && measured < known + 0.1, "measured {measured}, known {known}");
 }
 

@@ -92,7 +92,8 @@ fn the_exporter_reads_whole_replies_of_one_to_two_hundred_rows() {
             for output_type in ["AbsPower", "DynPower"] {
                 let reply = ask(&open.socket, &request(rows, output_type, source));
                 assert_eq!(reply["msg"], "", "{reply}");
-                // 20 cores of the 40 that the shipped predictors were learned on; the same in every reply.
+                // 20 cores of the 40 that the shipped predictors were learned on; the same in every
+                // reply.
                 assert_eq!(reply["core_ratio"], 0.5, "{reply}");
                 let powers = reply["powers"].as_object().unwrap();
                 assert_eq!(powers.keys().collect::<Vec<_>>(), components.iter().collect::<Vec<_>>());
@@ -118,7 +119,8 @@ fn idle_is_what_nothing_takes_and_containers_add_up() {
     let dynamic = ask(&open.socket, &request(10, "DynPower", "acpi"));
     let watts: Vec<f64> =
         dynamic["powers"]["platform"].as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect();
-    // Dynamic power is a straight line through the origin: the parts of a load are parts of its power.
+    // Dynamic power is a straight line through the origin: the parts of a load are parts of its
+    // power.
     let mut whole = request(1, "DynPower", "acpi");
     let sum = |column: usize| -> f64 {
         request(10, "DynPower", "acpi")["values"]
@@ -483,8 +485,8 @@ mod models {
                     "trainer_name": "SGDRegressorTrainer", "filter": "", "machine_spec": machine });
                 let (status, body) = model(address, &wanted);
                 assert_eq!(status, 200, "{source} {output_type}: {body}");
-                // What the exporter's linear predictor reads; of a name that it does not know it takes what
-                // it asked for.
+                // What the exporter's linear predictor reads; of a name that it does not know it
+                // takes what it asked for.
                 let weights = &body[component]["All_Weights"];
                 assert!(
                     weights["Bias_Weight"].is_number() && weights.get("CurveFit_Weights").is_none(),

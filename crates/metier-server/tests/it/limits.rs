@@ -36,7 +36,8 @@ fn a_client_that_does_not_finish_its_head_loses_its_place() {
     for sent in ["", "GET /healthz HTTP/1.1\r\nHost: loc"] {
         let mut slow = server.connect();
         slow.write_all(sent.as_bytes()).unwrap();
-        // There is one place, and the slow client has it: an answer here means that it was taken away.
+        // There is one place, and the slow client has it: an answer here means that it was taken
+        // away.
         assert_eq!(server.get("/healthz").status, 200);
         let mut rest = Vec::new();
         let _ = slow.read_to_end(&mut rest);

@@ -122,7 +122,8 @@ impl DatasetCacheFolder {
         loop {
             match lock.try_lock() {
                 Ok(()) if is_at(&lock, &path) => break,
-                // The previous holder removed the lock file, and another process may have created a new one.
+                // The previous holder removed the lock file, and another process may have created a
+                // new one.
                 Ok(()) => lock = open()?,
                 Err(TryLockError::Error(reason)) => {
                     return Err(DatasetError::File { doing: "locking", path, reason });
@@ -158,8 +159,8 @@ impl DatasetCacheFolder {
         seal(fetched).map_err(failed("sealing"))?;
         match fs::create_dir(&home) {
             Ok(()) => {}
-            // Left by a killed process, or another process has just fetched the same content from another
-            // source.
+            // Left by a killed process, or another process has just fetched the same content from
+            // another source.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 if let Some((path, _, _)) = self.find(digest) {
                     return Ok(path);

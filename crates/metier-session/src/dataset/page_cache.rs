@@ -62,8 +62,8 @@ pub fn prepare_pages(
 }
 
 fn drop_pages(file: &File) -> io::Result<()> {
-    // Dirty pages would stay. The error is ignored: where sync of a read-only descriptor fails, metier
-    // wrote no pages.
+    // Dirty pages would stay. The error is ignored: where sync of a read-only descriptor fails,
+    // metier wrote no pages.
     let _ = file.sync_all();
     // SAFETY: a valid descriptor; a length of 0 means to the end.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {

@@ -59,11 +59,12 @@ impl SessionProcess {
         let mut process = command.spawn().map_err(system(doing))?;
         if let Some(mut stdin) = process.stdin.take() {
             let text = session.file.to_string();
-            // In a thread: a process that does not read stdin must not block the worker. The thread ends with
-            // the pipe.
+            // In a thread: a process that does not read stdin must not block the worker. The thread
+            // ends with the pipe.
             std::thread::spawn(move || stdin.write_all(text.as_bytes()));
         }
-        // Closes the parent's write ends of the pipe; the reader sees EOF when the child's are closed too.
+        // Closes the parent's write ends of the pipe; the reader sees EOF when the child's are
+        // closed too.
         drop(command);
         let log = Arc::new(Mutex::new(SessionLogBuffer::default()));
         let into = log.clone();

@@ -46,7 +46,8 @@ impl RunFile {
             }
         };
         let is_command = self.image.is_none() && self.pod.is_none();
-        // These are paths on a pod's node or inside a container, so the file's folder does not apply.
+        // These are paths on a pod's node or inside a container, so the file's folder does not
+        // apply.
         if self.pod.is_none() {
             let probes = self.probes.iter_mut().flat_map(|probe| &mut probe.mounts);
             self.mounts.iter_mut().chain(probes).for_each(|mount| absolute(&mut mount.source));

@@ -72,7 +72,8 @@ impl DocumentNode {
         let mut node: DocumentNode = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
             let place = error.location().map(TextPosition::from).unwrap_or_default();
             let text = error.without_snippet().to_string();
-            // The library appends the position and further lines; metier's message starts with the position.
+            // The library appends the position and further lines; metier's message starts with the
+            // position.
             let name_text = text.lines().next().unwrap_or_default();
             let message = plain_message(name_text.split(" at line ").next().unwrap_or(name_text));
             RunFileFaults::from(RunFileFault {

@@ -39,7 +39,7 @@ RunFile "" {
     /// Image, to run as a Job of a cluster, and where.
     pod: Pod = "an image, or a map of image, node, selector, …",
         [Containers "pod" "IMAGE" "Run a pod of this image in a cluster"];
-    /// Arguments, after those of `command`, or to the image's entrypoint. `{dataset}` becomes the dataset's path.
+    /// Arguments after `command` or the entrypoint; `{dataset}` becomes the dataset's path.
     arguments: Arguments = WORDS;
     /// Additional environment variables.
     environment: Table = "names and their texts, such as `MODE: fast`",
@@ -64,7 +64,7 @@ RunFile "" {
     limits: Limits = "a map of cpu, memory and gpu";
     /// Companion runs: started before this run, ended after it.
     needs: Runs = "a list of runs", [Surroundings "needs" "FILE|COMMAND"];
-    /// Neighbour runs: started before the clock starts, and again each time they end, until this run ends.
+    /// Neighbour runs: started before the clock, and restarted until this run ends.
     with: Runs = "a list of runs", [Surroundings "with" "FILE|COMMAND"];
     /// Sign that the run is ready.
     ready: Ready = "a map of one of port, http, file, output, and within",
@@ -143,7 +143,7 @@ Dataset "dataset." {
     /// Path in the container.
     target: Text = "an absolute path in the container",
         [Dataset "dataset-target" "PATH" "Path of the dataset in the container [default /dataset]"];
-    /// `cold` drops it from the page cache before the clock starts, `warm` reads it in; by default it is unchanged.
+    /// Before the clock starts, `cold` drops it from the page cache and `warm` reads it.
     page_cache: Text = "cold or warm", [Dataset "page-cache" "STATE"];
     /// Address of the S3-compatible store; by default AWS_ENDPOINT_URL, else Amazon's.
     endpoint: Text = "an address such as https://s3.example.org", [Dataset "dataset-endpoint" "URL"];
@@ -195,7 +195,7 @@ Listen "listen." {
 
 /// How a container is made.
 Container "container." {
-    /// Socket of the engine: a path or `unix://…`; by default DOCKER_HOST, else the usual sockets.
+    /// Socket of the engine: a path or `unix://…`; default DOCKER_HOST, else the usual ones.
     engine: Text = "the path of a socket, or unix://…", [Containers "engine" "SOCKET"];
     /// Entrypoint instead of the image's own.
     entrypoint: Texts = WORDS, [Containers "entrypoint" "WORD"];

@@ -58,7 +58,8 @@ impl FlagOverlay<'_> {
                 self.set("pod.image");
             }
             ("dataset", [source]) => {
-                // Another dataset has another digest and possibly another store, so those are reset.
+                // Another dataset has another digest and possibly another store, so those are
+                // reset.
                 let Dataset { target, page_cache, .. } = self.file.dataset.take().unwrap_or_default();
                 self.file.dataset =
                     Some(Dataset { source: source.clone(), target, page_cache, ..Dataset::default() });

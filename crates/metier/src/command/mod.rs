@@ -60,8 +60,8 @@ impl CommandContext {
         };
         let under_way =
             RunFilter { state: Some(RunState::Running), warmup: true, limit: 1, ..RunFilter::default() };
-        // A run marked as running may have been killed; the first reader marks it as interrupted. A store
-        // that is read-only stays unchanged.
+        // A run marked as running may have been killed; the first reader marks it as interrupted. A
+        // store that is read-only stays unchanged.
         if store.runs(&under_way).is_ok_and(|page| page.total > 0)
             && let Ok(device) =
                 metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())

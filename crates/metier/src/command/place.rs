@@ -284,7 +284,7 @@ fn print_applied(context: &CommandContext, applied: &AppliedDeployment) -> anyho
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, applied))?,
         DataFormat::Csv => console.write_data(|out| {
             let row = vec![applied.namespace.clone(), applied.name.clone(), applied.action.to_string()];
-            output::write_csv(out, &["namespace", "name", "action"], std::iter::once(row))
+            output::write_csv(out, ["namespace", "name", "action"], std::iter::once(row))
         })?,
         DataFormat::Table => console.print(&applied_text(applied))?,
     }
@@ -317,7 +317,7 @@ fn print_placement(
         },
         DataFormat::Csv => console.write_data(|out| {
             let head = ["device", "status", "seconds", "low", "high", "memory_bytes", "because"];
-            output::write_csv(out, &head, placement.candidates.iter().map(candidate_row))
+            output::write_csv(out, head, placement.candidates.iter().map(candidate_row))
         }),
         DataFormat::Table => {
             let mut table = TextTable::with_header(&[

@@ -141,7 +141,8 @@ impl PredictLatencyArgs {
         for passport in self.selected_passports(&store)? {
             match latency.graph(&graph, &passport, &conditions) {
                 Ok(prediction) => answers.push((passport, prediction)),
-                // Among many devices some may lack a figure; for a single device the error is the result.
+                // Among many devices some may lack a figure; for a single device the error is the
+                // result.
                 Err(error) if self.device.iter().any(|name| name == "all") => context.console.warn(error),
                 Err(error) => anyhow::bail!("{}: {error}", self.graph.display()),
             }
@@ -211,7 +212,7 @@ impl PredictLatencyArgs {
                         csv_cell(time.within),
                     ]
                 });
-                output::write_csv(out, &["name", "kind", "seconds", "share", "within"], rows)
+                output::write_csv(out, ["name", "kind", "seconds", "share", "within"], rows)
             }),
             DataFormat::Csv => console.write_data(|out| {
                 let rows = answers.iter().map(|(passport, prediction)| {
@@ -228,7 +229,7 @@ impl PredictLatencyArgs {
                 });
                 output::write_csv(
                     out,
-                    &["device", "threads", "value", "low", "high", "in_range", "because"],
+                    ["device", "threads", "value", "low", "high", "in_range", "because"],
                     rows,
                 )
             }),

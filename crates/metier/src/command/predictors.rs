@@ -109,9 +109,8 @@ impl PredictorsArgs {
                 match console.format {
                     DataFormat::Json => console.write_data(|out| output::write_json(out, &predictor))?,
                     DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &predictor))?,
-                    DataFormat::Csv => console.write_data(|out| {
-                        output::write_csv(out, &CSV_COLUMNS, [predictor_row(&predictor)])
-                    })?,
+                    DataFormat::Csv => console
+                        .write_data(|out| output::write_csv(out, CSV_COLUMNS, [predictor_row(&predictor)]))?,
                     DataFormat::Table => console.print(&predictor_sheet(&predictor, console.paint))?,
                 }
             }
@@ -278,7 +277,7 @@ fn print_list(context: &CommandContext, all: &[Predictor]) -> anyhow::Result<()>
         DataFormat::Json => console.write_data(|out| output::write_json(out, &record())),
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record())),
         DataFormat::Csv => {
-            console.write_data(|out| output::write_csv(out, &CSV_COLUMNS, all.iter().map(predictor_row)))
+            console.write_data(|out| output::write_csv(out, CSV_COLUMNS, all.iter().map(predictor_row)))
         }
         DataFormat::Table if all.is_empty() => {
             console.note("nothing was learned yet; `metier train latency` learns how long graphs take here");

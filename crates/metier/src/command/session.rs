@@ -101,7 +101,7 @@ fn print_session(context: &CommandContext, session: &Record) -> anyhow::Result<C
         DataFormat::Yaml => context.console.write_data(|out| output::write_yaml(out, session))?,
         DataFormat::Csv => context
             .console
-            .write_data(|out| output::write_csv(out, &list::CSV_COLUMNS, [list::session_cells(session)]))?,
+            .write_data(|out| output::write_csv(out, list::CSV_COLUMNS, [list::session_cells(session)]))?,
         DataFormat::Table => context.console.print(&list::session_details(session, context.console.paint))?,
     }
     Ok(CliExitCode::OK)

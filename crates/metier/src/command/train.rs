@@ -146,7 +146,8 @@ impl TrainLatencyArgs {
         store.put_device(&device)?;
         let passport = metier_device::passport::find_for_device(Some(&store), &device);
         let threads = match self.threads.as_slice() {
-            // Callers use all threads by default. One thread gives the most training points per time.
+            // Callers use all threads by default. One thread gives the most training points per
+            // time.
             [] if device.cpu.threads > 1 => vec![1, device.cpu.threads],
             [] => vec![1],
             given => given.to_vec(),
@@ -332,7 +333,7 @@ fn write_held_out_csv(path: &Path, rows: &[HeldOutPrediction]) -> anyhow::Result
         line.extend(names.iter().map(|name| output::csv_cell(row.baselines.get(name).copied())));
         line
     });
-    output::write_csv(&mut file, &header, lines)
+    output::write_csv(&mut file, header, lines)
 }
 
 /// Adds runs of `metier bench` to the training points.
@@ -370,7 +371,7 @@ fn print_fitted(context: &CommandContext, fitted: &LatencyFit) -> anyhow::Result
         DataFormat::Json => console.write_data(|out| output::write_json(out, &fitted.record)),
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &fitted.record)),
         DataFormat::Csv => console.write_data(|out| {
-            output::write_csv(out, &CSV_COLUMNS, fitted.record.held_out.iter().map(held_out_row))
+            output::write_csv(out, CSV_COLUMNS, fitted.record.held_out.iter().map(held_out_row))
         }),
         DataFormat::Table => console.print(&predictor_sheet(&fitted.record, console.paint)),
     }

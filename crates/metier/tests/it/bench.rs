@@ -238,8 +238,8 @@ fn a_child_that_a_signal_ends_is_a_run_with_that_cause_and_is_told_to_programs()
     let mut command = place.command(&["bench", &net, "--least", "10m", "--threads", "1", "-o", "json"]);
     let mut parent =
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // The child is the one whose own program has the job; its parent, the launcher, has it as words of
-    // a command.
+    // The child is the one whose own program has the job; its parent, the launcher, has it as words
+    // of a command.
     let folder = place.path("");
     let child = loop {
         let found = std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {

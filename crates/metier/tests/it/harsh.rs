@@ -155,8 +155,8 @@ fn a_full_disk_is_said_and_what_was_stored_stays() {
     assert_eq!(place.names(&store), ["early"]);
     disk.free();
     text(run(&["--name", "later"], &["true"]));
-    // The disk fills while the command runs: it ends as it wants to. That its run was not kept is our
-    // own failure; where the record was to be saved as well, it is there.
+    // The disk fills while the command runs: it ends as it wants to. That its run was not kept is
+    // our own failure; where the record was to be saved as well, it is there.
     let script = "while dd if=/dev/zero bs=512 count=64 >> disk/filler 2>/dev/null; do :; done; sleep 1.2; : > over; exit 7";
     let flags = ["--name", "mid", "--interval", "1ms", "--save-json", "mid.json"];
     let out = run(&flags, &["sh", "-c", script]).output().unwrap();

@@ -289,8 +289,8 @@ impl Hunt<'_> {
             let who: Vec<_> = marked(&started.mark).into_iter().filter_map(name_and_parent).collect();
             self.problem(format!("{name} ({}): {who:?} still run", plan.kind));
         }
-        // A kill between the making of a group and the order to the launcher leaves an empty one: the next
-        // start's.
+        // A kill between the making of a group and the order to the launcher leaves an empty one:
+        // the next start's.
         if !wait_until(Duration::from_secs(3), || groups_of(pid).is_empty()) {
             run(self.home, &self.store, &format!("sweep-{name}"), "true");
             if !wait_until(GONE, || groups_of(pid).is_empty()) {
@@ -574,8 +574,8 @@ fn a_killed_launcher_is_told_and_the_next_start_cleans_up() {
                 started.child.wait().unwrap();
             }
         }
-        // A start that comes while the launcher is still dying leaves its group to it, and so to the start
-        // after.
+        // A start that comes while the launcher is still dying leaves its group to it, and so to
+        // the start after.
         assert!(wait_until(GONE, || !is_there(launcher)), "round {round}: the launcher does not die");
         run(folder.path(), &store, &format!("next{round}"), "true");
         assert!(

@@ -112,8 +112,8 @@ fn the_waggle_wire_is_taken_unchanged_and_datagrams_beside_it() {
     if !has("python3") {
         return;
     }
-    // As the class writes it: one message, two newlines; then coalesced, cut, and one that is cut off
-    // for ever.
+    // As the class writes it: one message, two newlines; then coalesced, cut, and one that is cut
+    // off for ever.
     let text = r#"
 import json, os, socket, time
 stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

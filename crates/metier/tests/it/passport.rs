@@ -48,7 +48,7 @@ fn shipped_passports_are_shown_and_exported_without_a_store() {
     assert_eq!(place.json(&["device", "export", "Jetson Nano"])["id"], "jetson-nano");
     for form in ["yaml", "csv"] {
         let (code, said) = place.fails(&["device", "export", "Jetson Nano", "-o", form]);
-        assert!(code == 1 && said.contains("carried as JSON"), "{form}: {said}");
+        assert!(code == 1 && said.contains("exported as JSON only"), "{form}: {said}");
     }
     let refused = place.command(&["device", "export", "Raspberry Pi 99"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));

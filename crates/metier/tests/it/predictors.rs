@@ -47,8 +47,8 @@ fn a_kepler_pipeline_is_imported_listed_exported_and_removed() {
     let file = place.text("out.json");
     place.ok(&["predictors", "export", &id, "--file", &file]);
 
-    // Its folder is the same pipeline in another file: the newer one answers, until the other is used
-    // again.
+    // Its folder is the same pipeline in another file: the newer one answers, until the other is
+    // used again.
     place.ok(&["predictors", "import", &folder]);
     let standing = || -> Vec<String> {
         of_kind(&place, "power")

@@ -149,8 +149,8 @@ fn the_command_sees_what_it_would_see_without_us() {
         let mut command = Command::new("sh");
         command.args(["-c", script]).env_clear().current_dir(place.path("")).stdin(Stdio::null());
         command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        // A suite that runs in the background of a script has these ignored; a measured command never has:
-        // it must be possible to end it. SAFETY: signal is async-signal-safe.
+        // A suite that runs in the background of a script has these ignored; a measured command
+        // never has: it must be possible to end it. SAFETY: signal is async-signal-safe.
         unsafe {
             command.pre_exec(|| {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);

@@ -215,7 +215,7 @@ fn a_worker_that_is_told_to_stop_ends_its_session_first() {
     assert!(with(&mark).is_empty(), "nothing is left behind");
     let over = show(&place, number);
     assert_eq!(over["state"], "interrupted", "{over}");
-    assert!(over["reason"].as_str().unwrap().contains("told to stop"), "{over}");
+    assert!(over["reason"].as_str().unwrap().contains("was stopped while it ran"), "{over}");
     assert_eq!(wait(&place, number), Some(125));
 }
 

@@ -29,8 +29,8 @@ pub fn shell(kubeconfig: &std::path::Path, script: &str) -> RunSpec {
         entrypoint: Some(vec!["sh".into(), "-c".into()]),
         arguments: vec![script.into()],
         kubeconfig: Some(kubeconfig.into()),
-        // Named, because other tests make nodes: with more than one it is not known before the start where a
-        // pod goes.
+        // Named, because other tests make nodes: with more than one it is not known before the
+        // start where a pod goes.
         node: Some("localhost".into()),
         pull: PullPolicy::Never,
         ..PodSpec::default()

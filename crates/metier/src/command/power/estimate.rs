@@ -254,7 +254,7 @@ impl PowerEstimateArgs {
                         csv_cell(of.coverage),
                     ]
                 });
-                console.write_data(|out| output::write_csv(out, &header, rows))?;
+                console.write_data(|out| output::write_csv(out, header, rows))?;
             }
             DataFormat::Table => {
                 let mut table = TextTable::with_header(&[

@@ -91,7 +91,7 @@ impl PowerExportArgs {
             DataFormat::Json => console.write_data(|out| output::write_json(out, &record()))?,
             DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record()))?,
             DataFormat::Csv => console.write_data(|out| {
-                output::write_csv(out, &["file"], files.iter().map(|file| vec![file.clone()]))
+                output::write_csv(out, ["file"], files.iter().map(|file| vec![file.clone()]))
             })?,
             DataFormat::Table => {
                 let (number, dropped) = (published.passed, published.dropped.len());

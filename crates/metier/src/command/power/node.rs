@@ -134,7 +134,7 @@ impl PowerNodeArgs {
                     row.push(entry.members.len().to_string());
                     row
                 };
-                return console.write_data(|out| output::write_csv(out, &header, like.iter().map(row)));
+                return console.write_data(|out| output::write_csv(out, header, like.iter().map(row)));
             }
             DataFormat::Table => {}
         }

@@ -228,7 +228,7 @@ fn print_files(context: &CommandContext, files: &[PathBuf]) -> anyhow::Result<()
         DataFormat::Json => console.write_data(|out| output::write_json(out, &record())),
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record())),
         DataFormat::Csv => console
-            .write_data(|out| output::write_csv(out, &["file"], names.iter().map(|name| vec![name.clone()]))),
+            .write_data(|out| output::write_csv(out, ["file"], names.iter().map(|name| vec![name.clone()]))),
         DataFormat::Table => console.print(&format!("{}\n", names.join("\n"))),
     }
 }

@@ -87,7 +87,7 @@ fn print_profile(context: &CommandContext, idle: &IdleProfile, file: &Value) -> 
                 row.extend(numbers.map(|number| number.to_string()));
                 row
             });
-            console.write_data(|out| output::write_csv(out, &header, levels.chain(features)))
+            console.write_data(|out| output::write_csv(out, header, levels.chain(features)))
         }
         DataFormat::Table => {
             let mut power = TextTable::with_header(&["SOURCE", "COMPONENT", "LEAST W", "MOST W"]);

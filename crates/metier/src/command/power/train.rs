@@ -257,7 +257,7 @@ pub fn pack_and_print(context: &CommandContext, outcome: &TrainingOutcome) -> an
                 ]
             };
             let rows = entries.iter().flat_map(|entry| entry.held_out.iter().map(move |out| row(entry, out)));
-            console.write_data(|out| output::write_csv(out, &header, rows))?;
+            console.write_data(|out| output::write_csv(out, header, rows))?;
         }
         DataFormat::Table => {
             let mut table = TextTable::with_header(&[
@@ -272,8 +272,8 @@ pub fn pack_and_print(context: &CommandContext, outcome: &TrainingOutcome) -> an
                 "ROWS",
                 "STATE",
             ]);
-            // One line per component, largest error first, so that each figure belongs to its line's
-            // component.
+            // One line per component, largest error first, so that each figure belongs to its
+            // line's component.
             for (entry, out) in entries.iter().flat_map(|entry| {
                 entry.held_out.iter().map(move |component_held_out| (entry, component_held_out))
             }) {

@@ -41,7 +41,7 @@ fn row_cells(row: &MetricCountRow) -> Vec<String> {
 
 pub fn rows_as_csv(rows: &[MetricCountRow]) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    output::write_csv(&mut bytes, &CSV_COLUMNS, rows.iter().map(row_cells))?;
+    output::write_csv(&mut bytes, CSV_COLUMNS, rows.iter().map(row_cells))?;
     Ok(bytes)
 }
 
@@ -88,7 +88,7 @@ pub fn print_rows(context: &CommandContext, rows: &[MetricCountRow]) -> anyhow::
         DataFormat::Json => console.write_data(|out| output::write_json(out, &record())),
         DataFormat::Yaml => console.write_data(|out| output::write_yaml(out, &record())),
         DataFormat::Csv => {
-            console.write_data(|out| output::write_csv(out, &CSV_COLUMNS, rows.iter().map(row_cells)))
+            console.write_data(|out| output::write_csv(out, CSV_COLUMNS, rows.iter().map(row_cells)))
         }
         DataFormat::Table => {
             let has_pods = rows.iter().any(|row| !row.pod.is_empty());

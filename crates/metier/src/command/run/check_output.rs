@@ -14,7 +14,7 @@ pub fn print_checked(context: &CommandContext, checked: &CheckedRun) -> anyhow::
         DataFormat::Yaml => output::write_yaml(out, &checked.file),
         DataFormat::Csv => output::write_csv(
             out,
-            &["field", "value"],
+            ["field", "value"],
             checked_lines(checked).into_iter().map(|(name, value)| vec![name.to_string(), value]),
         ),
         DataFormat::Table => {

@@ -40,7 +40,7 @@ impl SessionListArgs {
             DataFormat::Yaml => context.console.write_data(|out| output::write_yaml(out, &list))?,
             DataFormat::Csv => context
                 .console
-                .write_data(|out| output::write_csv(out, &CSV_COLUMNS, sessions.iter().map(session_cells)))?,
+                .write_data(|out| output::write_csv(out, CSV_COLUMNS, sessions.iter().map(session_cells)))?,
             DataFormat::Table if sessions.is_empty() => {
                 context.console.note("no session fits; `metier session add` puts one in the queue");
             }

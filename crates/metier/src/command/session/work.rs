@@ -55,8 +55,8 @@ pub fn launch_spec(context: &CommandContext, store: &StoreLocation) -> anyhow::R
             flags
                 .extend(["--store".into(), absolute(path).context("cannot tell where the store is")?.into()]);
         }
-        // A server's address may contain a password: it is passed on through the same source, never as an
-        // argument.
+        // A server's address may contain a password: it is passed on through the same source, never
+        // as an argument.
         (_, Some(setting)) if matches!(setting.origin, SettingOrigin::Flag(_)) => {
             flags.extend(["--store".into(), setting.value.clone().unwrap_or_default().into()]);
         }

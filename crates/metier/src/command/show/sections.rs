@@ -246,8 +246,8 @@ fn top_processes(tree: &ProcessTree, paint: StreamPaint) -> String {
 
 /// All processes, children under their parents.
 pub fn process_tree_text(tree: &ProcessTree, paint: StreamPaint) -> String {
-    // The kernel may reuse a PID within a run. Children belong to the latest process of that PID that
-    // started before them.
+    // The kernel may reuse a PID within a run. Children belong to the latest process of that PID
+    // that started before them.
     let mut children: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
     for (at, process) in tree.processes.iter().enumerate() {
         let parent = process.parent.and_then(|pid| {

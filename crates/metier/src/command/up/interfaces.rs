@@ -100,8 +100,8 @@ impl InterfaceAddresses {
         let shelf = predictors.open_catalog(context, context.settings.path("up.uploads"), folder)?;
         let pace = OnlinePaceArgs::default().or_settings(&settings)?;
         let online = online.map(|(folder, prometheus)| pace.online_config(prometheus, folder, &predictors));
-        // The user's start token serves loopback addresses only; a reachable address needs an explicit
-        // token.
+        // The user's start token serves loopback addresses only; a reachable address needs an
+        // explicit token.
         let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         let own = [self.models, self.trainer].iter().flatten().all(is_local);
         let token: Option<AccessToken> =

@@ -36,8 +36,8 @@ macro_rules! kernel {
             if passes == 0 {
                 return;
             }
-            // SAFETY: `multiply_kernels` detected these instructions. The assembly writes only registers
-            // declared as clobbered and reads only the 16 bytes of the operand.
+            // SAFETY: `multiply_kernels` detected these instructions. The assembly writes only
+            // registers declared as clobbered and reads only the 16 bytes of the operand.
             unsafe {
                 asm!(
                     $extension,

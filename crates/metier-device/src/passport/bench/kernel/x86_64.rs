@@ -47,8 +47,8 @@ macro_rules! kernel {
             if passes == 0 {
                 return;
             }
-            // SAFETY: `multiply_kernels` detected these instructions. The assembly writes only registers
-            // declared as clobbered and reads only the 64 bytes of the operand.
+            // SAFETY: `multiply_kernels` detected these instructions. The assembly writes only
+            // registers declared as clobbered and reads only the 64 bytes of the operand.
             unsafe {
                 asm!(
                     "vxorps xmm0, xmm0, xmm0", "vxorps xmm1, xmm1, xmm1", "vxorps xmm2, xmm2, xmm2",
