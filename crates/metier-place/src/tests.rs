@@ -129,7 +129,7 @@ fn of_equals_the_first_by_name_is_chosen_whatever_the_order_of_the_nodes() {
         let found = place(&cluster(names.map(node).into()), &demand(), &answers(&times));
         let order: Vec<&str> = found.candidates.iter().map(|candidate| candidate.device.as_str()).collect();
         assert_eq!(order, ["a", "b", "c"]);
-        assert!(why(&found, "a").contains("2 others"), "{}", why(&found, "a"));
+        assert!(why(&found, "a").contains("2 other nodes"), "{}", why(&found, "a"));
         assert!(why(&found, "b").contains("first by name"), "{}", why(&found, "b"));
     }
 }

@@ -21,7 +21,7 @@ crate::words! { serde (word, from_word)
         Finished = "finished",
         /// Over; a run ended badly, or could not be made.
         Failed = "failed",
-        /// Somebody did not want it any more.
+        /// A user cancelled it.
         Cancelled = "cancelled",
         /// Its worker went away while it ran.
         Interrupted = "interrupted",

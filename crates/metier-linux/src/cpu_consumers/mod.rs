@@ -45,7 +45,7 @@ pub struct ConsumerIdentity {
 /// CPU use of a command between two samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConsumerUsage {
-    pub who: Arc<ConsumerIdentity>,
+    pub identity: Arc<ConsumerIdentity>,
     /// Current number of its processes.
     pub processes: u32,
     pub cpu: Seconds,
@@ -72,7 +72,7 @@ struct TrackedProcess {
     own: u64,
     children: u64,
     parent: u32,
-    who: Arc<ConsumerIdentity>,
+    identity: Arc<ConsumerIdentity>,
     look: u64,
 }
 
@@ -92,7 +92,7 @@ pub struct CpuConsumers {
 /// CPU time of one process between two samples, in ticks.
 struct ProcessGrowth {
     pid: u32,
-    who: Arc<ConsumerIdentity>,
+    identity: Arc<ConsumerIdentity>,
     own: u64,
     /// Time of ended children, including the part that earlier samples attributed.
     children: u64,
@@ -135,7 +135,7 @@ impl CpuConsumers {
         let (then, before) = self.last.replace((now, busy))?;
         let busy = busy.zip(before).map(|(now, before)| now.saturating_sub(before));
         let (used, unseen) = join_by_command(grown, &ended, busy, self.tick);
-        names.retain(|who| Arc::strong_count(who) > 1);
+        names.retain(|identity| Arc::strong_count(identity) > 1);
         let seconds = |ticks: u64| Seconds(ticks as f64 / self.tick);
         Some(ConsumerInterval {
             elapsed: Seconds((now - then).as_secs_f64()),
@@ -169,30 +169,36 @@ impl CpuConsumers {
             None if is_first => (0, 0),
             None => (own_now, children_now),
         };
-        let known = earlier.filter(|seen| seen.who.name == name).map(|seen| seen.who.clone());
+        let known = earlier.filter(|seen| seen.identity.name == name).map(|seen| seen.identity.clone());
         let new_name = if known.is_none() { name.to_string() } else { String::new() };
-        let who = match known {
-            Some(who) => who,
+        let identity = match known {
+            Some(identity) => identity,
             None => {
                 let owner = if is_kernel { None } else { find_owner(&folder, buffer) };
                 self.intern_identity(ConsumerIdentity { name: new_name, owner })
             }
         };
         let look = self.look;
-        let now =
-            TrackedProcess { started, own: own_now, children: children_now, parent, who: who.clone(), look };
+        let now = TrackedProcess {
+            started,
+            own: own_now,
+            children: children_now,
+            parent,
+            identity: identity.clone(),
+            look,
+        };
         self.seen.insert(pid, now);
-        Some(ProcessGrowth { pid, who, own, children })
+        Some(ProcessGrowth { pid, identity, own, children })
     }
 
     /// Returns one shared identity for all processes of a command.
-    fn intern_identity(&mut self, who: ConsumerIdentity) -> Arc<ConsumerIdentity> {
-        match self.names.get(&who) {
+    fn intern_identity(&mut self, identity: ConsumerIdentity) -> Arc<ConsumerIdentity> {
+        match self.names.get(&identity) {
             Some(known) => known.clone(),
             None => {
-                let who = Arc::new(who);
-                self.names.insert(who.clone());
-                who
+                let identity = Arc::new(identity);
+                self.names.insert(identity.clone());
+                identity
             }
         }
     }
@@ -234,7 +240,7 @@ fn join_by_command(
     let part = if all > room { room as f64 / all as f64 } else { 1.0 };
     let mut by: HashMap<Arc<ConsumerIdentity>, (u32, f64)> = HashMap::new();
     for process_growth in &grown {
-        let entry = by.entry(process_growth.who.clone()).or_default();
+        let entry = by.entry(process_growth.identity.clone()).or_default();
         entry.0 += 1;
         entry.1 += process_growth.own as f64 + inherited(process_growth) as f64 * part;
     }
@@ -243,9 +249,13 @@ fn join_by_command(
     let mut used: Vec<ConsumerUsage> = by
         .into_iter()
         .filter(|(_, (_, ticks))| *ticks > 0.0)
-        .map(|(who, (processes, ticks))| ConsumerUsage { who, processes, cpu: Seconds(ticks / tick) })
+        .map(|(identity, (processes, ticks))| ConsumerUsage {
+            identity,
+            processes,
+            cpu: Seconds(ticks / tick),
+        })
         .collect();
-    used.sort_by(|a, b| b.cpu.get().total_cmp(&a.cpu.get()).then_with(|| a.who.cmp(&b.who)));
+    used.sort_by(|a, b| b.cpu.get().total_cmp(&a.cpu.get()).then_with(|| a.identity.cmp(&b.identity)));
     (used, unseen)
 }
 

@@ -45,7 +45,7 @@ impl Proc {
 }
 
 fn of(consumers: &CpuConsumers, look: &ConsumerInterval, name: &str) -> f64 {
-    let found = look.used.iter().filter(|used| used.who.name == name);
+    let found = look.used.iter().filter(|used| used.identity.name == name);
     (found.map(|used| used.cpu.get()).sum::<f64>() * consumers.tick).round()
 }
 
@@ -63,7 +63,7 @@ fn what_grew_between_two_looks_is_used_and_nothing_before() {
     let look = consumers.sample().unwrap();
     assert_eq!(of(&consumers, &look, "odd (name)"), 60.0);
     assert_eq!(of(&consumers, &look, "new"), 30.0, "one that is new began since");
-    assert!(look.used.iter().all(|used| used.who.name != "still"));
+    assert!(look.used.iter().all(|used| used.identity.name != "still"));
     assert_eq!((look.unseen.get() * consumers.tick).round(), 10.0, "interrupts, say");
     assert_eq!((look.busy.unwrap().get() * consumers.tick).round(), 100.0);
 }
@@ -142,8 +142,11 @@ fn processes_are_joined_by_command_and_by_what_is_around_them() {
     proc.process(60, "kworker/0:1", 2, 5, 0);
     let look = consumers.sample().unwrap();
     let owner = |kind: Option<CgroupKind>| {
-        let used =
-            look.used.iter().find(|used| used.who.name == "python3" && used.who.owner == kind).unwrap();
+        let used = look
+            .used
+            .iter()
+            .find(|used| used.identity.name == "python3" && used.identity.owner == kind)
+            .unwrap();
         (used.processes, (used.cpu.get() * consumers.tick).round())
     };
     assert_eq!(owner(Some(CgroupKind::Container(id))), (2, 20.0));
@@ -202,7 +205,7 @@ fn a_loop_of_this_process_is_seen_on_the_real_host() {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         let look = consumers.sample().unwrap();
-        let own = look.used.iter().filter(|usage| usage.who.name == name.trim_end());
+        let own = look.used.iter().filter(|usage| usage.identity.name == name.trim_end());
         used += own.map(|usage| usage.cpu.get()).sum::<f64>();
         if used >= 0.05 {
             return;

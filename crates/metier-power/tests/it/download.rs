@@ -140,7 +140,7 @@ fn a_failed_download_keeps_what_is_there_and_says_why() {
         server.say.send(say).unwrap();
         let warnings = shelf.reload();
         assert!(
-            warnings[0].contains(word) && warnings[0].contains("what came before stays"),
+            warnings[0].contains(word) && warnings[0].contains("the earlier version stays in use"),
             "{word}: {warnings:?}"
         );
         assert!(weights(&shelf).unwrap().contains("1.25"), "after {word}");

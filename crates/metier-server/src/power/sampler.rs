@@ -143,7 +143,7 @@ impl NodePowerProbe {
         let counted = self.counters.as_mut().and_then(PerfCounters::read_delta);
         let estimate = estimate_node(&watch.power, &look, counted, covers);
         let seconds = look.elapsed.get();
-        let owners = || look.used.iter().filter_map(|used| used.who.owner.as_ref());
+        let owners = || look.used.iter().filter_map(|used| used.identity.owner.as_ref());
         self.names.request_names_of(owners().map(|owner| (owner, None)));
         let mut seen = watch.lock_history();
         self.remember_names(owners(), &mut seen);
@@ -169,7 +169,7 @@ impl NodePowerProbe {
             in_range: estimate.in_range,
             core_ratio: estimate.core_ratio,
         });
-        seen.processes = look.used.iter().map(|used| (used.who.clone(), used.processes)).collect();
+        seen.processes = look.used.iter().map(|used| (used.identity.clone(), used.processes)).collect();
         seen.ledger.enter(NodeObservation {
             at: UtcTimestamp::now().as_millisecond(),
             seconds,
@@ -180,7 +180,7 @@ impl NodePowerProbe {
                 interval: estimate.interval,
                 idle: estimate.idle,
             }),
-            used: look.used.into_iter().map(|used| (used.who, used.cpu.get())).collect(),
+            used: look.used.into_iter().map(|used| (used.identity, used.cpu.get())).collect(),
             unseen: look.unseen.get(),
         });
     }

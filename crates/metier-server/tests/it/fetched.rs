@@ -83,7 +83,7 @@ fn it_is_ready_when_the_pipeline_came_and_keeps_it_when_the_address_is_gone() {
     assert!(ask(models, "POST /reload", "").starts_with("HTTP/1.1 401"));
     let reloaded = ask(models, "POST /reload", &format!("Authorization: Bearer {TOKEN}\r\n"));
     assert!(
-        reloaded.starts_with("HTTP/1.1 200") && reloaded.contains("what came before stays"),
+        reloaded.starts_with("HTTP/1.1 200") && reloaded.contains("the earlier version stays in use"),
         "{reloaded}"
     );
     assert!(ask(models, model, "").contains("77.0"));

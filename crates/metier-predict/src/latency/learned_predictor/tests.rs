@@ -164,9 +164,9 @@ fn runs_on_a_busy_host_move_it_where_there_are_no_others_and_that_is_said() {
     };
     run(20, 0.9);
     let because = run(21, 0.8);
-    assert!(because.contains("moved by 2 graphs") && because.contains("beside other work"), "{because}");
+    assert!(because.contains("moved by 2 graphs") && because.contains("with co-runners"), "{because}");
     let because = run(22, 0.0);
-    assert!(because.contains("moved by 1 graph") && !because.contains("beside"), "{because}");
+    assert!(because.contains("moved by 1 graph") && !because.contains("co-runners"), "{because}");
 }
 
 /// A `metier.latency/1` file written by commit 5c5b06b (with most trees removed, to be small), and
