@@ -131,7 +131,7 @@ fn a_failed_download_keeps_what_is_there_and_says_why() {
         (Say::Half(pipeline(2.0)), "broke off after"),
         (Say::HalfChunked(pipeline(2.0)), "broke off after"),
         (Say::Silence, "no answer in time"),
-        (Say::Whole(garbage, "\"two\""), "is no zip"),
+        (Say::Whole(garbage, "\"two\""), "is not a readable zip"),
         (Say::Whole(vec![0; 100_001], "\"two\""), "more than 100000 bytes"),
         (Say::Plain("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), "answered 404"),
         (Say::Plain("HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"), "answered 500"),
