@@ -599,7 +599,7 @@ fn an_uploaded_graph_is_put_there_with_the_digest_of_its_file() {
     let placement = &answer["placement"];
     assert!(placement["applied"]["is_available"] == true, "{placement}");
     let memory = placement["assignments"][0]["memory"]["because"].as_str().unwrap();
-    assert!(memory.contains("activations at one moment"), "from the graph, not from counts: {memory}");
+    assert!(memory.contains("live activations"), "from the graph, not from counts: {memory}");
 }
 
 #[test]
