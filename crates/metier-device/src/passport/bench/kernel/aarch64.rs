@@ -2,20 +2,20 @@
 
 use std::arch::{asm, is_aarch64_feature_detected};
 
-use metier_types::Precision;
+use metier_types::NumberPrecision;
 
-use super::{CHASE_BLOCK, Line, Multiply, Read};
+use super::{CHASE_BLOCK, CacheLine, MultiplyKernel, ReadKernel};
 
 /// 16 bytes that all loops multiply: bit patterns of small numbers, so that sums neither overflow
 /// nor become subnormal.
 #[repr(C, align(16))]
-struct Operand<T, const N: usize>([T; N]);
+struct NeonOperand<T, const N: usize>([T; N]);
 
-static F64: Operand<f64, 2> = Operand([0.001; 2]);
-static F32: Operand<f32, 4> = Operand([0.001; 4]);
+static F64: NeonOperand<f64, 2> = NeonOperand([0.001; 2]);
+static F32: NeonOperand<f32, 4> = NeonOperand([0.001; 4]);
 /// 0.015625 as a 16-bit float.
-static F16: Operand<u16, 8> = Operand([0x2400; 8]);
-static I8: Operand<i8, 16> = Operand([1; 16]);
+static F16: NeonOperand<u16, 8> = NeonOperand([0x2400; 8]);
+static I8: NeonOperand<i8, 16> = NeonOperand([1; 16]);
 
 /// One instruction on sixteen independent accumulators, enough for two units of eight cycles
 /// latency each.
@@ -62,23 +62,24 @@ kernel!(f16_128, F16, ".arch_extension fp16", sixteen!("fmla", ".8h", ".8h"));
 kernel!(i8_dot, I8, ".arch_extension dotprod", sixteen!("sdot", ".4s", ".16b"));
 
 /// See [`super::multiply_kernels`].
-pub fn multiply() -> Vec<Multiply> {
-    let kernel = |precision, instructions, per_pass, run| Multiply { precision, instructions, per_pass, run };
+pub fn multiply() -> Vec<MultiplyKernel> {
+    let kernel =
+        |precision, instructions, per_pass, run| MultiplyKernel { precision, instructions, per_pass, run };
     let mut all = vec![
-        kernel(Precision::F64, "NEON", 16 * 2, f64_128 as fn(u64)),
-        kernel(Precision::F32, "NEON", 16 * 4, f32_128),
+        kernel(NumberPrecision::F64, "NEON", 16 * 2, f64_128 as fn(u64)),
+        kernel(NumberPrecision::F32, "NEON", 16 * 4, f32_128),
     ];
     if is_aarch64_feature_detected!("fp16") {
-        all.push(kernel(Precision::F16, "NEON, FP16", 16 * 8, f16_128));
+        all.push(kernel(NumberPrecision::F16, "NEON, FP16", 16 * 8, f16_128));
     }
     if is_aarch64_feature_detected!("dotprod") {
-        all.push(kernel(Precision::I8, "NEON, dot product", 16 * 16, i8_dot));
+        all.push(kernel(NumberPrecision::I8, "NEON, dot product", 16 * 16, i8_dot));
     }
     all
 }
 
 fn read_128(bytes: &[u8]) {
-    let blocks = bytes.len() / Read::BLOCK;
+    let blocks = bytes.len() / ReadKernel::BLOCK_BYTES;
     if blocks == 0 {
         return;
     }
@@ -101,18 +102,18 @@ fn read_128(bytes: &[u8]) {
     }
 }
 
-/// See [`super::passport_reader`].
-pub fn read() -> Read {
-    Read { instructions: "NEON", run: read_128 }
+/// See [`super::read_kernel`].
+pub fn read() -> ReadKernel {
+    ReadKernel { instructions: "NEON", run: read_128 }
 }
 
 /// See [`super::chase_pointers`].
 ///
 /// # Safety
 /// Every line reachable from `start` links to another live line.
-pub unsafe fn chase(start: &Line, steps: u64) -> *const Line {
+pub unsafe fn chase(start: &CacheLine, steps: u64) -> *const CacheLine {
     let blocks = steps.div_ceil(CHASE_BLOCK);
-    let mut at: *const Line = start;
+    let mut at: *const CacheLine = start;
     if blocks == 0 {
         return at;
     }

@@ -69,7 +69,7 @@ fn read_plain(bytes: &[u8]) {
     }
 }
 
-/// See [`super::passport_reader`].
+/// See [`super::read_kernel`].
 #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "x86-64 has wide loads; the tests compare"))]
 pub fn read() -> ReadKernel {
     ReadKernel { instructions: "plain loops", run: read_plain }

@@ -141,7 +141,7 @@ reader!(read_256, "vmovups", "ymm", "0" "32" "64" "96" "128" "160" "192" "224" "
 reader!(read_128, "movups", "xmm", "0" "16" "32" "48" "64" "80" "96" "112" "128" "144" "160" "176" "192" "208" "224" "240"
     "256" "272" "288" "304" "320" "336" "352" "368" "384" "400" "416" "432" "448" "464" "480" "496");
 
-/// See [`super::passport_reader`].
+/// See [`super::read_kernel`].
 pub fn read() -> ReadKernel {
     if is_x86_feature_detected!("avx512f") {
         ReadKernel { instructions: "AVX-512", run: read_512 }
