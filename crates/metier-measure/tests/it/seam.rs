@@ -1,5 +1,5 @@
-//! What a specification can ask of a run beyond its command, those who look on at it, and runs that
-//! somebody else started.
+//! Options of a specification beyond its command, observers of a run, and runs that another
+//! program started.
 
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};

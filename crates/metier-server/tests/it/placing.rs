@@ -74,7 +74,7 @@ fn a_service_is_made_replaced_brought_back_and_removed() {
     let found = lab.choose(&demand);
     assert_eq!(found.chosen().unwrap().device, "localhost", "{found:?}");
     assert!(found.objective.unwrap() > 0.0 && found.notes.is_empty(), "{found:?}");
-    // It ends at once when it is told to, so that the next one finds room.
+    // It exits at once on SIGTERM, so that the next pod finds free cores.
     let serving =
         lab.serving("busybox:local", &["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"]);
     let graph = ContentDigest::from_bytes([5; 32]);

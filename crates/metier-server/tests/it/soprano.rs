@@ -484,7 +484,7 @@ fn of_cluster() -> Vec<Node> {
 
 impl LabNode {
     fn deployment(&self, image: &str) -> Value {
-        // It ends at once when it is told to, so that the next one finds room.
+        // It exits at once on SIGTERM, so that the next pod finds free cores.
         let words = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"];
         json!({"name": self.name, "image": image, "arguments": words, "within_seconds": 60})
     }

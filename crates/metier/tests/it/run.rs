@@ -1,5 +1,5 @@
-//! `metier run` on real commands: it stands in nobody's way, and its exit codes are those that are
-//! documented.
+//! `metier run` on real commands: streams and signals pass through, and the exit codes are the
+//! documented ones.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;

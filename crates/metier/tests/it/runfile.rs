@@ -1,5 +1,5 @@
-//! `metier run FILE` through the real program: what is wrong is told all at once, flags and fields
-//! are the same thing, and what is asked for is what is recorded.
+//! `metier run FILE` through the real program: all faults are reported at once, flags and fields
+//! are equivalent, and the record states the requested settings.
 
 use std::io::Write;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! at the head of a chunk. It says what is committed, whether the file is whole, and what two looks
 //! contradict each other in.
 //!
-//! It never changes the file: it is told not to write, and not to copy the log back when it closes.
+//! It never changes the file: `query_only` refuses writes, and closing makes no checkpoint.
 //! Files of the store must not be opened by other means in the same process: closing them would
 //! drop SQLite's locks.
 
