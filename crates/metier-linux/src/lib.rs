@@ -3,6 +3,7 @@
 //! Readers take the folders of `/proc`, `/sys` and `/etc` as a parameter ([`KernelRoots`]). An
 //! absent value is `None`, never 0. This crate is independent of runs and stores.
 //!
+//! - [`allocator`] tunes the C library's allocator.
 //! - [`cgroup`] creates and reads control groups; [`group_owner`] names them after the creating
 //!   process.
 //! - [`process_events`] observes process events; [`read_counters`] counts processor events.
@@ -13,6 +14,7 @@
 //! - [`signals`] blocks stop signals and reads them from a descriptor.
 //! - [`stop_request`] handles the signals that stop a long-running process.
 
+pub mod allocator;
 pub mod cgroup;
 pub mod cpu_consumers;
 pub mod dbus;

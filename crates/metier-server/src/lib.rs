@@ -18,12 +18,13 @@
 //!   it, so they cannot differ.
 //! - Store calls block: they run on a small bounded pool ([`http::blocking_lanes`]), never on the
 //!   serving thread.
-//! - Everything is bounded: connections, header and request time, bodies, pages, points, label
-//!   sets.
+//! - Everything is bounded: connections of each phase, times, bodies and their memory, pages,
+//!   points, label sets. Slow clients are displaced by newcomers.
 //! - Errors are RFC 9457 problems ([`http::problem`]) that name the field, its value and the
 //!   expected value.
-//! - On a loopback address the caller is trusted but a foreign web page is not: the `Host` header
-//!   must name this machine. On any other address a token is needed ([`http::config`]).
+//! - All listeners have one gate. On a loopback address the caller is trusted but a foreign web page
+//!   is not: the `Host` header must name this machine. On any other address a token is needed
+//!   ([`http::config`]).
 //! - Starting or ending a run needs the token, or a process of the server's own user on this
 //!   machine ([`http::start_permission`]). The worker of the queue executes the run.
 //!

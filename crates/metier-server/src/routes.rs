@@ -225,9 +225,10 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         operation: "addSession",
         summary: "Adds a run file to the queue; `Location` is its session.",
         parameters: sessions::ADD_PARAMETERS,
-        sent: RequestContent::Document(&["application/json", "application/yaml"], |generator| {
-            generator.subschema_for::<metier_session::runfile::RunFile>()
-        }),
+        sent: RequestContent::Document(
+            &["application/json", "application/yaml", "application/x-yaml"],
+            |generator| generator.subschema_for::<metier_session::runfile::RunFile>(),
+        ),
         good: 202,
         answer: json_of!(metier_types::SessionRecord),
         also: &[403, 413, 415, 422, 429, 503],
@@ -373,7 +374,7 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         operation: "sopranoProfiling",
         summary: "Compatible with the SOPRANO profiler: ranks the nodes for a graph with these counts by predicted time; with `apply` places it on the fastest.",
         parameters: &[],
-        sent: RequestContent::Document(&["application/json"], |generator| {
+        sent: RequestContent::Document(&["application/json", "text/json"], |generator| {
             generator.subschema_for::<soprano::ProfilingRequest>()
         }),
         good: 200,

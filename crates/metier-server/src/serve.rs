@@ -62,12 +62,12 @@ pub async fn serve(
 ) -> Result<(), Error> {
     config.http.check()?;
     let address = config.http.listen;
-    let listener = bind_listener(address).await?;
+    let listener = bind_listener(address)?;
     let listen = listener.local_addr().map_err(|source| Error::Listen { address, source })?;
-    let limits = config.http.limits.clone();
-    let further = bind_further_listeners(&config.http.doors).await;
+    let further = bind_further_listeners(&config.http.doors);
+    let http = Arc::new(HttpState::new(config.http.clone(), listen));
     let app = Arc::new(AppState {
-        http: HttpState::new(config.http.clone(), listen).into(),
+        http: http.clone(),
         soprano: PlacementCache::new(&config.soprano)?.into(),
         power: config.power.clone().map(PowerSampler::start).transpose()?,
         storage: StoreHandle::new(store).into(),
@@ -81,10 +81,10 @@ pub async fn serve(
     let others = further.into_iter().map(|listener| {
         let mut stopping = stopping.clone();
         let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
-        serve_connections(listener, limits.clone(), router.clone(), until)
+        serve_connections(listener, http.clone(), router.clone(), until)
     });
     let others: JoinSet<()> = others.collect();
-    serve_connections(listener, limits, router, shutdown).await;
+    serve_connections(listener, http.clone(), router, shutdown).await;
     stop.send_replace(true);
     others.join_all().await;
     tasks.stop().await;
@@ -93,10 +93,10 @@ pub async fn serve(
 
 /// Listens on the separate addresses of interfaces. If an address is in use, that listener is
 /// skipped with a warning; its interface stays available at the main address.
-async fn bind_further_listeners(doors: &[(String, SocketAddr)]) -> Vec<TcpListener> {
+fn bind_further_listeners(doors: &[(String, SocketAddr)]) -> Vec<TcpListener> {
     let mut listeners = Vec::new();
     for (door, address) in doors {
-        match bind_listener(*address).await {
+        match bind_listener(*address) {
             Ok(listener) => {
                 let address = listener.local_addr().unwrap_or(*address);
                 tracing::info!(door, %address, "an interface has an address of its own");

@@ -71,7 +71,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     ),
     setting_key("up.listen", Some("--listen"), Some("127.0.0.1:7001"), "address of page and API"),
     setting_key("up.open", Some("--open"), Some(""), "interfaces that need no token, by commas"),
-    setting_key("up.hosts", Some("--host"), Some(""), "further names that a proxy passes on"),
+    setting_key("up.hosts", Some("--host"), Some(""), "further names in the Host header, by commas"),
     setting_key("up.jobs", Some("--job"), Some(""), "jobs of the Jenkins-compatible interface, by commas"),
     setting_key(
         "up.job_files",
@@ -133,6 +133,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     },
     setting_key("agent.listen", Some("--listen"), Some("127.0.0.1:7003"), "address of the node's exporter"),
     setting_key("agent.open", Some("--open"), Some(""), "its interfaces that need no token, by commas"),
+    setting_key("agent.hosts", Some("--host"), Some(""), "further names by which it is addressed, by commas"),
     setting_key("agent.token_file", Some("--token-file"), None, "file with its token; else METIER_TOKEN"),
     setting_key(
         "agent.socket",

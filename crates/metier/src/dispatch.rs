@@ -89,6 +89,7 @@ fn setting_values_of(command: &CliCommand) -> FlagSettings {
         CliCommand::Session(session) => session.setting_values(),
         CliCommand::Up(up) => up.setting_values(),
         CliCommand::Agent(agent) => agent.setting_values(),
+        CliCommand::Serve(serve) => serve.setting_values(),
         _ => FlagSettings::new(),
     }
 }

@@ -6,7 +6,6 @@
 //!
 //! The store opens only when a command needs it: `--version`, `--help` and completions touch none.
 
-mod allocator;
 mod cli;
 mod command;
 mod config;

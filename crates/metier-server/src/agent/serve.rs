@@ -1,4 +1,5 @@
-//! The agent's HTTP interface: `/metrics`, `/healthz`, and an index line with their paths.
+//! The agent's HTTP interface: `/metrics`, `/healthz`, and an index line with their paths, behind
+//! the same gate as every other server's.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -8,20 +9,19 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware;
 use metier_prom::ExpositionFormat;
 use metier_types::LockUnpoisoned;
 
 use super::collector::AgentCollector;
 use super::config::AgentConfig;
 use crate::error::Error;
-use crate::http::HandlerResponse;
-use crate::http::config::HttpConfig;
-use crate::http::gate::PeerAddress;
+use crate::http::compress;
+use crate::http::gate::{PeerAddress, gate_request};
 use crate::http::listener::{bind_listener, serve_connections, shutdown_signal};
 use crate::http::problem::ProblemDetails;
-use crate::http::{access_control, compress};
+use crate::http::{HandlerResponse, HttpState};
 
 /// Group files are closed after this time without a scrape.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,8 +30,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 type CachedPage = Option<(Instant, Bytes)>;
 
 struct AgentState {
-    config: HttpConfig,
-    listen: SocketAddr,
+    http: Arc<HttpState>,
     fresh: Duration,
     collector: Mutex<AgentCollector>,
     pages: Mutex<[CachedPage; 2]>,
@@ -59,19 +58,19 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     config.check()?;
-    let listener = bind_listener(config.server.listen).await?;
+    let listener = bind_listener(config.server.listen)?;
     let address =
         listener.local_addr().map_err(|source| Error::Listen { address: config.server.listen, source })?;
     let collector = AgentCollector::new(&mut config)?;
-    let limits = config.server.limits.clone();
+    let http = Arc::new(HttpState::new(config.server, address));
     let agent = Arc::new(AgentState {
-        config: config.server,
-        listen: address,
+        http: http.clone(),
         fresh: config.fresh,
         collector: Mutex::new(collector),
         pages: Mutex::new([None, None]),
     });
-    let router = Router::new().fallback(handle_request).with_state(agent.clone());
+    let gate = middleware::from_fn_with_state(http.clone(), gate_request);
+    let router = Router::new().fallback(handle_request).layer(gate).with_state(agent.clone());
     let tidy = tokio::spawn(async move {
         loop {
             tokio::time::sleep(IDLE_TIMEOUT).await;
@@ -84,29 +83,16 @@ pub async fn serve(
         }
     });
     on_ready(address);
-    serve_connections(listener, limits, router, shutdown).await;
+    serve_connections(listener, http, router, shutdown).await;
     tidy.abort();
     Ok(())
 }
 
-async fn handle_request(State(agent): State<Arc<AgentState>>, request: Request) -> Response {
-    match route_request(&agent, &request) {
-        Ok(reply) => {
-            let mut response = reply.into_response();
-            let headers = response.headers_mut();
-            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-            response
-        }
-        Err(problem) => problem.into_response(),
-    }
-}
-
-fn route_request(agent: &AgentState, request: &Request) -> Result<HandlerResponse, ProblemDetails> {
-    access_control::check_host(&agent.config, agent.listen, request.uri(), request.headers())?;
-    access_control::check_length(agent.config.limits.body_bytes, request.headers())?;
+async fn handle_request(
+    State(agent): State<Arc<AgentState>>,
+    request: Request,
+) -> Result<HandlerResponse, ProblemDetails> {
     let path = request.uri().path();
-    access_control::authorise(&agent.config, path, request.headers())?;
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let detail = format!("{} does nothing here; want GET or HEAD", request.method());
         return Err(ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, detail)
@@ -119,11 +105,12 @@ fn route_request(agent: &AgentState, request: &Request) -> Result<HandlerRespons
         }
         "/metrics" => {
             let peer = request.extensions().get::<PeerAddress>();
-            let is_compressed = compress::accepts_gzip(&agent.config.limits, peer, request.headers());
-            let from = if is_compressed { agent.config.limits.compress_from_bytes } else { usize::MAX };
+            let limits = &agent.http.config.limits;
+            let is_compressed = compress::accepts_gzip(limits, peer, request.headers());
+            let from = if is_compressed { limits.compress_from_bytes } else { usize::MAX };
             let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
             let format = ExpositionFormat::from_accept_header(accept.unwrap_or_default());
-            let page = cached_page(agent, format);
+            let page = cached_page(&agent, format);
             Ok(compress::compress_response(HandlerResponse::new(format.media_type(), page), from))
         }
         _ => {

@@ -82,12 +82,6 @@ pub fn get_session_log(
 
 /// Adds a run file to the queue.
 pub fn add_session(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
-    const TYPES: [&str; 3] = ["application/json", "application/yaml", "application/x-yaml"];
-    let media_type = call.media_type();
-    if !TYPES.contains(&media_type.as_str()) {
-        let error = FieldError::new("Content-Type", &media_type, "application/json or application/yaml");
-        return Err(ProblemDetails::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![error]));
-    }
     let text = std::str::from_utf8(&call.body).map_err(|_| {
         ProblemDetails::bad_field("body", "bytes that are not UTF-8", "a run file, JSON or YAML")
     })?;

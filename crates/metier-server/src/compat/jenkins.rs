@@ -236,12 +236,6 @@ fn read_build_fields(call: &HandlerRequest) -> Result<Vec<(String, String)>, Pro
     if call.body.is_empty() {
         return Ok(given);
     }
-    let media_type = call.media_type();
-    if media_type != "application/x-www-form-urlencoded" {
-        let want = "application/x-www-form-urlencoded";
-        let errors = vec![FieldError::new("Content-Type", &media_type, want)];
-        return Err(ProblemDetails::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, errors));
-    }
     let mut errors = Vec::new();
     for (name, text) in form_urlencoded::parse(&call.body) {
         if !BUILD_FIELDS.contains(&name.as_ref()) {

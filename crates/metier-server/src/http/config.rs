@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::error::Error;
+use crate::http::server_bounds::ServerBounds;
 
 /// Interfaces that `open` may name; they respond without the token on an address that is not
 /// loopback.
@@ -25,13 +27,15 @@ pub struct HttpConfig {
     pub start_token: Option<AccessToken>,
     /// Entries of [`OPEN_INTERFACES`] that need no token on an address that is not loopback.
     pub open: Vec<String>,
-    /// Further names that the `Host` header may have on a loopback address, without a port; for a
-    /// proxy that passes the outer name on.
+    /// Further names that the `Host` header may have, without a port; for a proxy that passes the
+    /// outer name on, and for names of this machine that it cannot find out itself.
     pub hosts: Vec<String>,
     /// Further addresses, by the name of the interface that they are for. An address in use is
     /// skipped with a warning.
     pub doors: Vec<(String, SocketAddr)>,
     pub limits: HttpLimits,
+    /// Bounds shared with other servers of this process; without them a server has its own.
+    pub bounds: Option<Arc<ServerBounds>>,
 }
 
 impl Default for HttpConfig {
@@ -44,11 +48,18 @@ impl Default for HttpConfig {
             hosts: Vec::new(),
             doors: Vec::new(),
             limits: HttpLimits::default(),
+            bounds: None,
         }
     }
 }
 
 impl HttpConfig {
+    /// Adds bounds that all servers with copies of these settings share.
+    pub fn with_shared_bounds(mut self) -> Self {
+        self.bounds = Some(ServerBounds::new(&self.limits));
+        self
+    }
+
     /// Whether only this machine can reach the server.
     pub fn is_loopback(&self) -> bool {
         let all = self.doors.iter().map(|(_, address)| address).chain([&self.listen]);
@@ -84,14 +95,17 @@ impl HttpConfig {
 /// The bounds of the server. The defaults are what `metier up` uses; tests shorten the times.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
-    /// Connections at once; further ones wait in the kernel's queue. HTTP/1.1 has one request at a
-    /// time on a connection, so this bounds requests too.
+    /// Connections at once: half of them may wait for a request's head, a quarter for the handler,
+    /// an eighth for the body, and an eighth for the client to read the answer. HTTP/1.1 has one
+    /// request at a time on a connection, so this bounds requests too.
     pub connections: usize,
     /// Store calls at once.
     pub store_calls: usize,
     /// Requests that start or end runs: this many at once, and a fifth of that per second.
     pub starts: u32,
     pub body_bytes: u64,
+    /// Memory of all bodies together, beside one large body and the first 64 KiB of each.
+    pub bodies_bytes: usize,
     /// Largest upload of a graph.
     pub upload_bytes: u64,
     /// Time from a connection's readiness to the end of a request's head; also the idle time of a
@@ -101,10 +115,14 @@ pub struct HttpLimits {
     pub request_time: Duration,
     /// The same for the upload of a graph.
     pub upload_time: Duration,
+    /// How long a client may pause within a body.
+    pub pause_time: Duration,
     /// Additional time for a request that places a graph in a cluster.
     pub place_time: Duration,
     /// How long a client may leave a response unread before the connection is dropped.
     pub write_time: Duration,
+    /// How long a client may take to read a whole response.
+    pub answer_time: Duration,
     /// How long running requests may take after the server's stop was requested.
     pub drain_time: Duration,
     /// JSON of at least this size is compressed for clients on other machines that accept it. On
@@ -117,18 +135,21 @@ pub struct HttpLimits {
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
-            connections: 256,
+            connections: 512,
             store_calls: 4,
             starts: 100,
             body_bytes: 1 << 20,
+            bodies_bytes: 32 << 20,
             upload_bytes: 256 << 20,
             header_time: Duration::from_secs(10),
             request_time: Duration::from_secs(10),
             upload_time: Duration::from_secs(60),
+            pause_time: Duration::from_secs(10),
             // Connecting to the cluster, surveying it and writing to it have 30 s each; the wait
             // for availability has at most 60 s.
             place_time: Duration::from_secs(160),
-            write_time: Duration::from_secs(30),
+            write_time: Duration::from_secs(20),
+            answer_time: Duration::from_secs(300),
             drain_time: Duration::from_secs(5),
             compress_from_bytes: 32 << 10,
             compress_on_loopback: false,
@@ -137,27 +158,38 @@ impl Default for HttpLimits {
 }
 
 impl HttpLimits {
-    /// Largest body of a request to a path.
+    /// Largest body of a request to a path, of all services.
     pub fn max_body_bytes(&self, path: &str) -> u64 {
-        if UPLOAD_PATHS.contains(&path) { self.upload_bytes } else { self.body_bytes }
+        match path {
+            "/upload" | "/api/v1/graphs" => self.upload_bytes,
+            // Names of metrics, a machine, a filter.
+            "/model" => 256 << 10,
+            // Weights with trees.
+            "/models" => 32 << 20,
+            // The response of a Prometheus over days.
+            "/train" => 256 << 20,
+            _ => self.body_bytes,
+        }
     }
 
     /// Time limit of a request to a path, without a placement.
     pub fn max_request_time(&self, path: &str) -> Duration {
-        if UPLOAD_PATHS.contains(&path) { self.upload_time } else { self.request_time }
+        match path {
+            "/upload" | "/api/v1/graphs" | "/models" => self.upload_time,
+            // Trainings and downloads take as long as they take. Their bodies must not pause, and a
+            // training ends with its client.
+            "/train" | "/reload" => Duration::MAX,
+            _ => self.request_time,
+        }
     }
 
     /// Time limit of any request to a path.
     pub fn max_total_time(&self, path: &str) -> Duration {
-        self.max_request_time(path)
-            + if PLACEMENT_PATHS.contains(&path) { self.place_time } else { Duration::ZERO }
+        let placement =
+            if matches!(path, "/upload" | "/api/profiling") { self.place_time } else { Duration::ZERO };
+        self.max_request_time(path).saturating_add(placement)
     }
 }
-
-/// Paths of graph uploads.
-const UPLOAD_PATHS: [&str; 2] = ["/upload", "/api/v1/graphs"];
-/// Paths that can place graphs.
-const PLACEMENT_PATHS: [&str; 2] = ["/upload", "/api/profiling"];
 
 /// The access token. Only its digest is stored, and it is never printed.
 #[derive(Clone)]

@@ -1,18 +1,19 @@
-//! The middleware that every request passes. It assigns an id, checks access and bounds the time.
-//! On the way out it adds the security headers, counts the response and writes one log line.
+//! The middleware that every request to every listener passes. It assigns an id, takes a place for
+//! work, checks names, site and access, and bounds the time, all before the body is read. On the way
+//! out it adds the security headers, counts the response and writes one log line.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body_util::Limited;
 
-use crate::http::access_control;
+use crate::http::access_control::{self, RouteAccess};
+use crate::http::connection_places::ConnectionSeat;
+use crate::http::host_names::HostVerdict;
 use crate::http::problem::ProblemDetails;
 use crate::http::{HttpState, RouteLabel};
 
@@ -95,18 +96,38 @@ pub async fn gate_request(State(state): State<Arc<HttpState>>, request: Request,
 
 async fn admit_request(state: &HttpState, request: Request, next: Next) -> Result<Response, ProblemDetails> {
     let limits = &state.config.limits;
-    access_control::check_host(&state.config, state.listen, request.uri(), request.headers())?;
-    let (most, time) =
-        (limits.max_body_bytes(request.uri().path()), limits.max_total_time(request.uri().path()));
-    access_control::check_length(most, request.headers())?;
-    let is_trusted = access_control::authorise(&state.config, request.uri().path(), request.headers())?;
-
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let mut request = request.map(|body| Body::new(Limited::new(body, most)));
+    let (path, headers) = (request.uri().path(), request.headers());
+    let access = access_control::route_access(path);
+    if let Some(seat) = request.extensions().get::<Arc<ConnectionSeat>>()
+        && seat.start_work().is_err()
+        && access != RouteAccess::Open
+    {
+        return Err(ProblemDetails::unavailable("too many requests are worked on; try again in a moment"));
+    }
+    let host = state.hosts.check_host(request.uri(), headers)?;
+    state.hosts.check_origin(request.method(), headers)?;
+    access_control::check_length(limits.max_body_bytes(path), headers)?;
+    let is_trusted = access_control::authorise(&state.config, path, headers)?;
+    if host == HostVerdict::Unknown && !passes_unknown_host(state, access, path, headers) {
+        let host = headers.get(header::HOST).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        return Err(state.hosts.refuse_host(&host.unwrap_or_default()));
+    }
+    let time = limits.max_total_time(path);
+    let mut request = request;
     if is_trusted {
         request.extensions_mut().insert(TrustedCaller);
     }
     tokio::time::timeout(time, next.run(request)).await.map_err(|_| timeout_problem(time))
+}
+
+/// Whether a request with an unknown host name cannot be a misled browser's: a foreign page has no
+/// token, and learns nothing from health and the files of the page.
+fn passes_unknown_host(state: &HttpState, access: RouteAccess, path: &str, headers: &HeaderMap) -> bool {
+    matches!(access, RouteAccess::Open | RouteAccess::Interface("page"))
+        || state.config.token.as_ref().is_some_and(|token| {
+            let shown = access_control::presented_token(access_control::api_dialect(path), headers);
+            shown.is_some_and(|shown| token.matches(&shown.token))
+        })
 }
 
 /// The problem for a request beyond its time limit.

@@ -24,12 +24,6 @@ pub struct HandlerRequest {
 }
 
 impl HandlerRequest {
-    /// The media type of the body, without its parameters.
-    pub fn media_type(&self) -> String {
-        let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        value.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-    }
-
     /// This server's address as the caller sees it, with a trailing slash.
     pub fn base_url(&self) -> String {
         let host = self.headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -5,21 +5,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
-use http_body_util::BodyExt;
 
 use super::{
-    ApiRoute, HandlerRequest, HandlerResponse, HandlerStage, HttpState, RouteMethod, RouteWork, ServerState,
+    ApiRoute, HandlerRequest, HandlerResponse, HandlerStage, HttpState, RequestContent, RouteMethod,
+    RouteWork, ServerState,
 };
+use crate::http::connection_places::ConnectionSeat;
 use crate::http::gate::{self, ConnectionEnds, PeerAddress, TrustedCaller};
 use crate::http::parameter::RequestArguments;
-use crate::http::problem::{FieldError, ProblemDetails};
-use crate::http::{compress, start_permission};
+use crate::http::problem::ProblemDetails;
+use crate::http::{body_reader, compress, start_permission};
 
 /// The label of a request in `/metrics`: the route's path, or one of a few words for requests
 /// without a route.
@@ -112,7 +113,15 @@ async fn start_handler<S: ServerState>(
     let (parts, body) = request.into_parts();
     let body = match route.verb {
         RouteMethod::Get => Bytes::new(),
-        _ => read_body(body, limits.max_body_bytes(route.path)).await?,
+        _ => {
+            if let RequestContent::Document(types, _) = route.sent
+                && (is_sent(&parts.headers) || parts.headers.contains_key(header::CONTENT_TYPE))
+            {
+                body_reader::check_media_type(&parts.headers, types)?;
+            }
+            let seat = parts.extensions.get::<Arc<ConnectionSeat>>().map(Arc::as_ref);
+            body_reader::read_body(app.http(), body, seat, limits.max_body_bytes(route.path)).await?
+        }
     };
     let call = HandlerRequest { arguments, headers: parts.headers, is_trusted, user, line, body };
     let short = move |reply| compress::compress_response(reply, compress_from);
@@ -152,21 +161,10 @@ fn authorise_start(
     Ok(starter)
 }
 
-/// Reads a whole body, within its limit.
-async fn read_body(body: Body, most: u64) -> Result<Bytes, ProblemDetails> {
-    match body.collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) => {
-            let is_large = std::error::Error::source(&error)
-                .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
-            let (status, want) = match is_large {
-                true => (StatusCode::PAYLOAD_TOO_LARGE, format!("at most {most} bytes")),
-                false => (StatusCode::BAD_REQUEST, "a body that comes to its end".to_string()),
-            };
-            let got = if is_large { "more" } else { "one that was cut" };
-            Err(ProblemDetails::fields(status, vec![FieldError::new("body", got, want)]))
-        }
-    }
+/// Whether a request has a body; without one its media type says nothing.
+fn is_sent(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::TRANSFER_ENCODING)
+        || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length.as_bytes() != b"0")
 }
 
 /// The methods of a path, as `Allow` lists them.

@@ -6,9 +6,9 @@
 //!   are logged.
 //! - Without a token, the peer must have a loopback address and be a process of the server's own
 //!   user ([`crate::http::peer_user`]). No proxy may have forwarded the request.
-//! - A foreign web page must not start runs through a local browser. A request that comes from
-//!   another site is refused, whatever its credentials. Browsers report the site in `Origin` and
-//!   `Sec-Fetch-Site`, which pages cannot change.
+//!
+//! A foreign web page must not start runs through a local browser: the gate refuses its requests
+//! before, whatever their credentials ([`crate::http::host_names`]).
 
 use std::path::Path;
 
@@ -28,7 +28,6 @@ const PROXY_HEADERS: [HeaderName; 5] = [
     HeaderName::from_static("x-forwarded-host"),
     HeaderName::from_static("x-real-ip"),
 ];
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Permission to start a run, with the user's name if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +43,6 @@ pub fn authorise_start(
     headers: &HeaderMap,
     line: Option<&ConnectionEnds>,
 ) -> Result<StartPermission, ProblemDetails> {
-    check_same_site(headers)?;
     let door = access_control::api_dialect(path);
     let token = config.token.as_ref().or(config.start_token.as_ref());
     if headers.contains_key(header::AUTHORIZATION) {
@@ -79,6 +77,23 @@ pub fn authorise_start(
     }
 }
 
+/// Checks for the token where this machine's own user needs it too.
+pub fn authorise_token(config: &HttpConfig, path: &str, headers: &HeaderMap) -> Result<(), ProblemDetails> {
+    let door = access_control::api_dialect(path);
+    let token = config.token.as_ref().or(config.start_token.as_ref());
+    let shown = access_control::presented_token(door, headers);
+    match (token, shown) {
+        (Some(token), Some(shown)) if token.matches(&shown.token) => Ok(()),
+        (Some(_), _) => Err(refuse_start(door, headers, "this needs the server's token")),
+        (None, _) => {
+            let why = "this server has no token, so changes are refused; start it with METIER_TOKEN or --token-file";
+            Err(ProblemDetails::new(StatusCode::UNAUTHORIZED, why)
+                .with_errors(vec![FieldError::absent("Authorization", "Bearer and the server's token")])
+                .with_header(header::WWW_AUTHENTICATE, "Bearer"))
+        }
+    }
+}
+
 fn refuse_start(door: ApiDialect, headers: &HeaderMap, why: &str) -> ProblemDetails {
     let (want, challenge) = match door {
         ApiDialect::Jenkins => {
@@ -92,28 +107,6 @@ fn refuse_start(door: ApiDialect, headers: &HeaderMap, why: &str) -> ProblemDeta
     ProblemDetails::new(StatusCode::UNAUTHORIZED, detail)
         .with_errors(vec![error])
         .with_header(header::WWW_AUTHENTICATE, challenge)
-}
-
-/// Refuses requests that a page of another site caused.
-fn check_same_site(headers: &HeaderMap) -> Result<(), ProblemDetails> {
-    let refused = |field: &str, got: &str| {
-        let errors = vec![FieldError::new(field, got, "a request of this server's own page, or of no page")];
-        Err(ProblemDetails::fields(StatusCode::FORBIDDEN, errors))
-    };
-    let text = |value: &axum::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    for site in headers.get_all(FETCH_SITE).iter().map(text) {
-        if !matches!(site.as_str(), "same-origin" | "none") {
-            return refused("Sec-Fetch-Site", &site);
-        }
-    }
-    let host = headers.get(header::HOST).map(text).unwrap_or_default();
-    for origin in headers.get_all(header::ORIGIN).iter().map(text) {
-        let named = origin.split_once("://").map_or("", |(_, rest)| rest);
-        if named.is_empty() || !named.eq_ignore_ascii_case(&host) {
-            return refused("Origin", &origin);
-        }
-    }
-    Ok(())
 }
 
 /// The name of the user that runs the server.
@@ -162,27 +155,5 @@ mod tests {
         let permission = authorise_start(&config, job, &headers(&[("authorization", basic)]), None).unwrap();
         assert_eq!(permission.user.as_deref(), Some("ci"));
         assert_eq!(status(&config, "/api/v1/sessions", &[]), 401, "an unknown caller is refused");
-    }
-
-    #[test]
-    fn a_page_of_another_site_is_refused_even_with_the_token() {
-        let config =
-            HttpConfig { start_token: Some(AccessToken::new(TOKEN).unwrap()), ..HttpConfig::default() };
-        let bearer = format!("Bearer {TOKEN}");
-        let own = [("authorization", bearer.as_str()), ("host", "localhost:7001")];
-        for (name, value, want) in [
-            ("origin", "http://localhost:7001", 200),
-            ("origin", "http://LOCALHOST:7001", 200),
-            ("origin", "http://evil.example", 403),
-            ("origin", "http://localhost:7002", 403),
-            ("origin", "null", 403),
-            ("sec-fetch-site", "same-origin", 200),
-            ("sec-fetch-site", "none", 200),
-            ("sec-fetch-site", "cross-site", 403),
-            ("sec-fetch-site", "same-site", 403),
-        ] {
-            let lines: Vec<_> = own.iter().copied().chain([(name, value)]).collect();
-            assert_eq!(status(&config, "/api/v1/sessions", &lines), want, "{name}: {value}");
-        }
     }
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use super::blocking_lanes::BlockingLanes;
 use super::config::HttpConfig;
+use super::host_names::HostNames;
 use super::rate_limiter::RateLimiter;
 use super::request_metrics::RequestMetrics;
+use super::server_bounds::ServerBounds;
 
 /// State of the HTTP layer that all requests of a server share.
 pub struct HttpState {
     pub config: HttpConfig,
-    /// The listen address, with its actual port.
-    pub listen: SocketAddr,
+    /// The names by which requests may address it.
+    pub hosts: HostNames,
+    pub bounds: Arc<ServerBounds>,
     pub lanes: BlockingLanes,
     pub requests: RequestMetrics,
     /// Rate limit for starting runs.
@@ -23,7 +26,8 @@ impl HttpState {
     pub fn new(config: HttpConfig, listen: SocketAddr) -> Self {
         let starts = f64::from(config.limits.starts);
         Self {
-            listen,
+            hosts: HostNames::discover(&config, listen),
+            bounds: config.bounds.clone().unwrap_or_else(|| ServerBounds::new(&config.limits)),
             lanes: BlockingLanes::new(config.limits.store_calls),
             requests: RequestMetrics::default(),
             starts: RateLimiter::new(starts, starts / 5.0),

@@ -310,7 +310,7 @@ fn a_run_under_way_shows_what_it_has_so_far() {
 fn many_clients_at_once_all_get_their_answer() {
     let (_folder, store) = store();
     fill(&store, 20);
-    let limits = metier_server::HttpLimits { connections: 8, ..Default::default() };
+    let limits = metier_server::HttpLimits { connections: 240, ..Default::default() };
     let server = Server::with(&store, metier_server::HttpConfig { limits, ..Default::default() });
     std::thread::scope(|scope| {
         for _ in 0..40 {

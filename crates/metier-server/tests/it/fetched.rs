@@ -32,8 +32,11 @@ fn pipeline() -> Vec<u8> {
 
 fn ask(address: SocketAddr, line: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n{headers}\r\n")
-        .unwrap();
+    write!(
+        stream,
+        "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n{headers}\r\n"
+    )
+    .unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
     reply
@@ -111,7 +114,7 @@ fn who_wants_an_archive_does_not_wait_for_addresses_that_say_nothing() {
             let mut stream = TcpStream::connect(models).unwrap();
             write!(
                 stream,
-                "POST /reload HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+                "POST /reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
             )
             .unwrap();
             stream
@@ -125,7 +128,7 @@ fn who_wants_an_archive_does_not_wait_for_addresses_that_say_nothing() {
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let archive =
         "GET /model?metrics=bpf_cpu_time_ms,bpf_page_cache_hit&output_type=AbsPower&source=acpi HTTP/1.1";
-    write!(stream, "{archive}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{archive}\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply).unwrap();
     assert!(

@@ -408,25 +408,23 @@ mod models {
 
     use metier_power::catalog::PipelineCatalog;
     use metier_server::AccessToken;
-    use metier_server::kepler::{ModelServerState, router};
+    use metier_server::kepler::KeplerServices;
     use serde_json::{Value, json};
 
     const TOKEN: &str = "a-token-that-is-long";
 
-    fn serve(uploads: Option<std::path::PathBuf>, is_closed: bool) -> SocketAddr {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async move {
-                let (shelf, _) = PipelineCatalog::open(Vec::new(), uploads).unwrap();
-                let models =
-                    ModelServerState::new(Arc::new(shelf), Some(AccessToken::new(TOKEN).unwrap()), is_closed);
-                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                sender.send(listener.local_addr().unwrap()).unwrap();
-                axum::serve(listener, router(Arc::new(models))).await.unwrap();
-            });
-        });
-        receiver.recv().unwrap()
+    /// Serves until the tests end.
+    fn serve(uploads: Option<std::path::PathBuf>, listen: &str) -> SocketAddr {
+        let (shelf, _) = PipelineCatalog::open(Vec::new(), uploads).unwrap();
+        let services = KeplerServices {
+            models: Some(listen.parse().unwrap()),
+            token: Some(AccessToken::new(TOKEN).unwrap()),
+            ..KeplerServices::new(Arc::new(shelf))
+        };
+        let serving = services.run_in_background().unwrap();
+        let port = serving.opened.models.unwrap().port();
+        std::mem::forget(serving);
+        SocketAddr::from(([127, 0, 0, 1], port))
     }
 
     fn ask(address: SocketAddr, line: &str, headers: &str, body: &str) -> (u16, String) {
@@ -438,7 +436,7 @@ mod models {
         let mut stream = TcpStream::connect(address).unwrap();
         let length = body.len();
         let text = format!(
-            "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+            "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
         );
         stream.write_all(text.as_bytes()).unwrap();
         let mut reply = Vec::new();
@@ -458,7 +456,7 @@ mod models {
 
     #[test]
     fn weights_come_as_the_exporter_wants_them() {
-        let address = serve(None, false);
+        let address = serve(None, "127.0.0.1:0");
         let wanted = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi", "weight": true });
         let (status, body) = model(address, &wanted);
         assert_eq!((status, &body["model_name"]), (200, &json!("LinearRegressionTrainer_0")), "{body}");
@@ -477,7 +475,7 @@ mod models {
 
     #[test]
     fn the_exporters_own_request_is_answered_with_nothing_configured() {
-        let address = serve(None, false);
+        let address = serve(None, "127.0.0.1:0");
         let machine = json!({ "vendor": "x", "processor": "intel_xeon_gold_6230", "cores": 8, "chips": 1, "memory": 31, "frequency": 2100, "threads_per_core": 2 });
         for (source, component) in [("acpi", "platform"), ("intel_rapl", "package")] {
             for output_type in ["AbsPower", "DynPower"] {
@@ -502,7 +500,7 @@ mod models {
 
     #[test]
     fn refusals_are_short_whatever_was_sent() {
-        let address = serve(None, false);
+        let address = serve(None, "127.0.0.1:0");
         let wanted = json!({ "metrics": ["x".repeat(100_000)], "output_type": "AbsPower", "source": "acpi" });
         let (status, body) = ask(address, "POST /model", JSON, &wanted.to_string());
         assert!(status == 400 && body.contains("cannot find model") && body.len() < 2000, "{}", body.len());
@@ -515,7 +513,7 @@ mod models {
 
     #[test]
     fn an_archive_of_what_has_only_weights_is_a_zip_with_them() {
-        let address = serve(None, false);
+        let address = serve(None, "127.0.0.1:0");
         let wanted = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi" });
         let (status, head, zip) = ask_bytes(address, "POST /model", JSON, &wanted.to_string());
         assert!(status == 200 && head.contains("application/zip") && head.contains("etag: "), "{head}");
@@ -536,7 +534,7 @@ mod models {
 
     #[test]
     fn what_is_wrong_is_a_400_that_names_the_field() {
-        let address = serve(None, false);
+        let address = serve(None, "127.0.0.1:0");
         let good = json!({ "metrics": ["bpf_cpu_time_ms", "bpf_page_cache_hit"], "output_type": "AbsPower", "source": "acpi" });
         for (field, value, word) in [
             ("source", json!("sun"), "sun"),
@@ -571,7 +569,7 @@ mod models {
     #[test]
     fn uploads_need_the_token_and_are_used() {
         let folder = tempfile::tempdir().unwrap();
-        let address = serve(Some(folder.path().to_path_buf()), false);
+        let address = serve(Some(folder.path().to_path_buf()), "127.0.0.1:0");
         let body = json!({ "pipeline": "ours", "model_name": "SGDRegressorTrainer_0", "source": "acpi", "output_type": "DynPower", "feature_group": "BPFOnly", "mae": 0.5,
             "weights": { "platform": { "All_Weights": { "Bias_Weight": 0.0, "Numerical_Variables": {
                 "bpf_cpu_time_ms": { "scale": 1000.0, "weight": 7.0 }, "bpf_page_cache_hit": { "scale": 1.0, "weight": 0.0 } } } } } });
@@ -619,7 +617,7 @@ mod models {
 
     #[test]
     fn a_closed_server_lets_only_probes_in() {
-        let address = serve(None, true);
+        let address = serve(None, "0.0.0.0:0");
         assert_eq!(ask(address, "GET /models", "", "").0, 401);
         assert_eq!(ask(address, "GET /healthz", "", "").0, 200);
         assert_eq!(ask(address, "GET /models", &format!("Authorization: Bearer {TOKEN}\r\n"), "").0, 200);

@@ -18,6 +18,7 @@ mod describe;
 
 mod fetched;
 mod figures;
+mod gate;
 mod graphs;
 mod kepler;
 #[path = "../../../metier-cluster/tests/common/lab_node.rs"]

@@ -88,7 +88,7 @@ fn start(folder: &Path, targets: &[SocketAddr]) -> (Prometheus, SocketAddr) {
 
 fn metrics(address: SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
     reply

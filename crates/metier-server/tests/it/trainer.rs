@@ -30,7 +30,7 @@ fn ask(address: SocketAddr, line: &str, headers: &str, body: &[u8]) -> (u16, Str
     stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let length = body.len();
     let head = format!(
-        "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
+        "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(body).unwrap();

@@ -30,6 +30,10 @@ pub struct AgentArgs {
     /// Interface that needs no token on an address that is not loopback: metrics
     #[arg(long, value_name = "INTERFACE")]
     open: Vec<String>,
+    /// Further accepted Host header: a name by which scrapers address this node
+    /// [METIER_AGENT_HOSTS]
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
     /// File with the token that scrapers must present
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -69,6 +73,7 @@ impl AgentArgs {
         vec![
             ("agent.listen", self.listen.clone()),
             ("agent.open", joined(&self.open)),
+            ("agent.hosts", joined(&self.host)),
             ("agent.token_file", self.token_file.as_ref().map(|path| path.display().to_string())),
             ("agent.socket", joined(&self.socket)),
             ("agent.engine", self.engine.clone()),
@@ -78,6 +83,7 @@ impl AgentArgs {
     }
 
     pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        metier_linux::allocator::tune_for_server();
         crate::log::start_logging(&context.console, context.verbose, crate::log::SERVER_LEVEL)?;
         let settings = &context.settings;
         let text = |name: &str| settings.get(name).and_then(|setting| setting.value.clone());
@@ -100,6 +106,7 @@ impl AgentArgs {
                 listen: settings.address("agent.listen")?,
                 token: load_token(context, "agent.token_file")?,
                 open: settings.list("agent.open"),
+                hosts: settings.list("agent.hosts"),
                 ..HttpConfig::default()
             },
             version: env!("CARGO_PKG_VERSION").to_string(),

@@ -356,7 +356,7 @@ fn graph_error(path: &Path, error: Error) -> anyhow::Error {
 fn run_child(file: &Path) -> anyhow::Result<CliExitCode> {
     // A panic of the engine is part of the result; it is no defect of metier.
     std::panic::set_hook(Box::new(|_| {}));
-    crate::allocator::tune_for_inference();
+    metier_linux::allocator::tune_for_inference();
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let job: InferenceJob =
         serde_json::from_slice(&bytes).with_context(|| format!("{} is no job", file.display()))?;

@@ -17,6 +17,7 @@ use metier_server::AccessToken;
 use metier_server::kepler::{self, FetchConfig, KeplerServices};
 
 use super::CommandContext;
+use crate::config::FlagSettings;
 use crate::exit::{CliExitCode, usage_error};
 use trainer::ServeTrainerArgs;
 pub use trainer::{OnlinePaceArgs, parse_label};
@@ -32,6 +33,9 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES)]
 pub struct ServeArgs {
+    /// Further accepted Host header: a name by which clients address this service [METIER_UP_HOSTS]
+    #[arg(long, value_name = "NAME", global = true)]
+    host: Vec<String>,
     #[command(subcommand)]
     role: ServeCommand,
 }
@@ -143,6 +147,11 @@ impl ServeArgs {
             ServeCommand::Models(role) => role.run(context),
             ServeCommand::Trainer(role) => role.run(context),
         }
+    }
+
+    /// The settings that these flags set.
+    pub fn setting_values(&self) -> FlagSettings {
+        vec![("up.hosts", (!self.host.is_empty()).then(|| self.host.join(",")))]
     }
 }
 
@@ -261,7 +270,7 @@ fn read_machine_spec(path: &Path) -> Result<MachineSpec, String> {
 
 impl ServeEstimatorArgs {
     fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
-        crate::allocator::tune_for_server();
+        metier_linux::allocator::tune_for_server();
         let settings = self.predictors.kepler_settings();
         let predictors = self.predictors.or_settings(&settings);
         let asking = self.fetch_config(&predictors, &settings)?;
@@ -311,7 +320,7 @@ fn model_route(address: &str) -> String {
 
 impl ServeModelsArgs {
     fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
-        crate::allocator::tune_for_server();
+        metier_linux::allocator::tune_for_server();
         let token = load_token(context, self.token_file.as_deref())?;
         let settings = self.predictors.kepler_settings();
         let predictors = self.predictors.or_settings(&settings);
@@ -340,7 +349,8 @@ fn load_token(context: &CommandContext, file: Option<&Path>) -> anyhow::Result<O
     token.map(|token| AccessToken::new(&token)).transpose().map_err(|error| usage_error(error.to_string()))
 }
 
-fn run_services(context: &CommandContext, services: KeplerServices) -> anyhow::Result<CliExitCode> {
+fn run_services(context: &CommandContext, mut services: KeplerServices) -> anyhow::Result<CliExitCode> {
+    services.http.hosts = context.settings.list("up.hosts");
     services.check().map_err(|error| usage_error(error.to_string()))?;
     let console = context.console;
     services.run(|opened| {

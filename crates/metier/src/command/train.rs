@@ -129,7 +129,7 @@ impl TrainLatencyArgs {
                     self.budget
                 ))
             })?;
-        crate::allocator::tune_for_inference();
+        metier_linux::allocator::tune_for_inference();
         let budget = if self.from_runs { Duration::ZERO } else { budget };
         let engine = match self.from_runs && self.runtime == ONNX_RUNTIME {
             // No graph runs, so the library may be missing.

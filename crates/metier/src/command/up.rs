@@ -144,6 +144,7 @@ impl UpArgs {
     }
 
     pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        metier_linux::allocator::tune_for_server();
         crate::log::start_logging(&context.console, context.verbose, crate::log::SERVER_LEVEL)?;
         let settings = &context.settings;
         let named = interfaces::InterfaceAddresses::from_settings(context)?;
@@ -160,6 +161,8 @@ impl UpArgs {
         if http.token.is_none() {
             http.start_token = start_token(context);
         }
+        // Page, model server and trainer are one process.
+        http = http.with_shared_bounds();
         let mut config = Config {
             jobs: load_jobs(context)?,
             soprano: soprano_config(context)?,

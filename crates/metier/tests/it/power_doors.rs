@@ -43,7 +43,7 @@ impl Program {
     fn ask_with(&self, door: &str, line: &str, headers: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(self.address(door)).unwrap();
         let length = body.len();
-        write!(stream, "{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{body}").unwrap();
+        write!(stream, "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{body}").unwrap();
         let mut reply = Vec::new();
         stream.read_to_end(&mut reply).unwrap();
         String::from_utf8_lossy(&reply).into_owned()

@@ -12,7 +12,7 @@ mod trainer;
 
 pub use estimator_socket::{DEFAULT_SOCKET_PATH, EstimatorSocket as EstimatorDoor, EstimatorStats};
 pub use model_fetcher::FetchConfig;
-pub use model_server::{ModelServerState, PORT as MODELS_PORT, router};
+pub use model_server::PORT as MODELS_PORT;
 pub use online_trainer::OnlineTrainerConfig;
 pub use services::{BackgroundServices, KeplerServices, OpenedServices};
 pub use trainer::PORT as TRAINER_PORT;

@@ -18,9 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, RawQuery, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -36,15 +35,13 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
 use super::estimator_socket::EstimatorStats;
-use crate::http::config::AccessToken;
+use crate::http::HttpState;
+use crate::http::body_reader::{BodyGate, RequestPermission, RequestRule, receive_body};
+use crate::http::gate::gate_request;
 
 /// Kepler's exporter expects the model server on this port.
 pub const PORT: u16 = 8100;
 
-/// Largest body: an upload of weights with trees.
-const MAX_BODY_BYTES: usize = 32 << 20;
-/// Largest request for a predictor: names of metrics, a machine, a filter.
-const MAX_REQUEST_BYTES: usize = 256 << 10;
 /// Longest reason of a refusal.
 const MAX_REASON_CHARS: usize = 600;
 /// Most response kinds that are counted by name.
@@ -57,10 +54,6 @@ pub struct ModelServerState {
     pub estimator: Option<(Arc<PowerEstimator>, Arc<EstimatorStats>)>,
     /// Counters of the online trainer in the same process.
     pub online: Option<Arc<super::online_trainer::OnlineTrainerStats>>,
-    /// Token for changes; without one, all changes are refused.
-    pub token: Option<AccessToken>,
-    /// Whether reading needs the token too.
-    pub is_closed: bool,
     /// The error metric by which predictors are compared.
     pub error_key: String,
     pub answers: [AtomicU64; 3],
@@ -69,74 +62,71 @@ pub struct ModelServerState {
 }
 
 impl ModelServerState {
-    pub fn new(shelf: Arc<PipelineCatalog>, token: Option<AccessToken>, is_closed: bool) -> Self {
+    pub fn new(shelf: Arc<PipelineCatalog>) -> Self {
         Self {
             shelf,
             estimator: None,
             online: None,
-            token,
-            is_closed,
             error_key: "mae".to_string(),
             answers: Default::default(),
             given: std::sync::Mutex::default(),
         }
     }
-
-    fn is_authorised(&self, headers: &HeaderMap) -> bool {
-        bears_token(self.token.as_ref(), headers)
-    }
-}
-
-/// Whether a request carries the token.
-pub(super) fn bears_token(token: Option<&AccessToken>, headers: &HeaderMap) -> bool {
-    let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let shown = shown.and_then(|value| value.strip_prefix("Bearer "));
-    matches!((token, shown), (Some(token), Some(shown)) if token.matches(shown.as_bytes()))
 }
 
 type SharedModelServer = Arc<ModelServerState>;
 
-pub fn router(models: SharedModelServer) -> Router {
-    Router::new()
-        .route(
-            "/model",
-            get(model_by_query).post(model_by_body).layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES)),
-        )
+/// Axum's routes behind the gate that every server here has.
+pub(super) fn guard_routes(
+    routes: Router,
+    http: &Arc<HttpState>,
+    rule: fn(&Method, &str) -> RequestRule,
+) -> Router {
+    let gate = BodyGate { http: http.clone(), rule };
+    routes
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(gate, receive_body))
+        .layer(middleware::from_fn_with_state(http.clone(), gate_request))
+}
+
+/// What requests have to show and may send.
+fn request_rule(method: &Method, path: &str) -> RequestRule {
+    match (method, path) {
+        (&Method::POST, "/models" | "/reload") => {
+            RequestRule { permission: RequestPermission::Token, ..RequestRule::READ }
+        }
+        (&Method::POST, "/model") => {
+            RequestRule { media_type: Some("application/json"), ..RequestRule::READ }
+        }
+        _ => RequestRule::READ,
+    }
+}
+
+pub fn router(models: SharedModelServer, http: &Arc<HttpState>) -> Router {
+    let routes = Router::new()
+        .route("/model", get(model_by_query).post(model_by_body))
         .route("/best-models", get(best_models).post(best_models))
         .route("/models", get(list_models).post(upload_model))
         .route("/reload", axum::routing::post(reload))
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(models.clone(), authorise_request))
-        .with_state(models)
+        .with_state(models.clone());
+    guard_routes(routes, http, request_rule).layer(middleware::from_fn_with_state(models, count_response))
 }
 
 /// The routes of an estimator without a model server: health, and which predictors are in use.
-pub fn metrics_router(models: SharedModelServer) -> Router {
-    Router::new()
+pub fn metrics_router(models: SharedModelServer, http: &Arc<HttpState>) -> Router {
+    let routes = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .with_state(models)
+        .with_state(models);
+    guard_routes(routes, http, |_, _| RequestRule::READ)
 }
 
-async fn authorise_request(
-    State(models): State<SharedModelServer>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
-    let response = if models.is_closed && !is_probe && !models.is_authorised(request.headers()) {
-        problem_response(
-            StatusCode::UNAUTHORIZED,
-            "authorization",
-            "this needs the server's token: Authorization: Bearer TOKEN",
-        )
-    } else {
-        next.run(request).await
-    };
+async fn count_response(State(models): State<SharedModelServer>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
     let class = match response.status().as_u16() {
         ..400 => 0,
         400..500 => 1,
@@ -173,24 +163,7 @@ pub(super) fn json_response(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-async fn model_by_body(
-    State(models): State<SharedModelServer>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    let body = match body {
-        Ok(body) => body,
-        Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let why = format!("has more than {MAX_REQUEST_BYTES} bytes");
-            return problem_response(StatusCode::PAYLOAD_TOO_LARGE, "body", &why);
-        }
-        Err(error) => return problem_response(error.status(), "body", &error.body_text()),
-    };
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") {
-        let why = format!("is {kind:?}; want application/json");
-        return problem_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", &why);
-    }
+async fn model_by_body(State(models): State<SharedModelServer>, body: Bytes) -> Response {
     match serde_json::from_slice(&body) {
         Ok(value) => model_response(&models, &value).await,
         Err(error) => problem_response(StatusCode::BAD_REQUEST, "body", &format!("is no JSON: {error}")),
@@ -426,28 +399,13 @@ async fn list_models(State(models): State<SharedModelServer>, RawQuery(query): R
     )
 }
 
-/// Why a caller may not change anything; `None` if it may.
-fn refuse_change(models: &ModelServerState, headers: &HeaderMap) -> Option<Response> {
-    let why = match (&models.token, models.is_authorised(headers)) {
-        (_, true) => return None,
-        (Some(_), false) => "this needs the server's token: Authorization: Bearer TOKEN",
-        (None, false) => {
-            "this server has no token, so changes are refused; start it with METIER_TOKEN or --token-file"
-        }
-    };
-    Some(problem_response(StatusCode::UNAUTHORIZED, "authorization", why))
-}
-
 fn refresh_estimator(models: &ModelServerState) {
     if let Some((estimator, _)) = &models.estimator {
         estimator.adopt_catalog(&models.shelf);
     }
 }
 
-async fn upload_model(State(models): State<SharedModelServer>, headers: HeaderMap, body: Bytes) -> Response {
-    if let Some(response) = refuse_change(&models, &headers) {
-        return response;
-    }
+async fn upload_model(State(models): State<SharedModelServer>, body: Bytes) -> Response {
     let response = tokio::task::spawn_blocking(move || store_upload(&models, &body)).await;
     response.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
@@ -471,10 +429,7 @@ fn store_upload(models: &ModelServerState, body: &[u8]) -> Response {
     }
 }
 
-async fn reload(State(models): State<SharedModelServer>, headers: HeaderMap) -> Response {
-    if let Some(response) = refuse_change(&models, &headers) {
-        return response;
-    }
+async fn reload(State(models): State<SharedModelServer>) -> Response {
     let (tell, receiver) = oneshot::channel();
     let work = move || {
         let warnings = models.shelf.reload();

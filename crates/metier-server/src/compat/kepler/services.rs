@@ -26,8 +26,8 @@ use super::model_server::{self, ModelServerState};
 use super::online_trainer::{OnlineTrainer, OnlineTrainerConfig};
 use super::trainer::{self, TrainerState, TrainingScheduler};
 use crate::error::Error;
-use crate::http::config::{AccessToken, HttpLimits};
-use crate::http::listener;
+use crate::http::config::{AccessToken, HttpConfig};
+use crate::http::{HttpState, listener};
 
 /// How often pipelines are checked for replacement, for example by a trainer in the same process.
 const CHANGE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -48,6 +48,8 @@ pub struct KeplerServices {
     pub is_open: bool,
     /// Token for changes.
     pub token: Option<AccessToken>,
+    /// Further settings of the HTTP layer: host names, limits, the token of the user, shared bounds.
+    pub http: HttpConfig,
     pub shelf: Arc<PipelineCatalog>,
     /// The estimator behind the socket.
     pub estimator: Option<Arc<PowerEstimator>>,
@@ -85,8 +87,8 @@ impl OpenedServices {
 /// The service behind one address.
 struct ServiceListener {
     listener: TcpListener,
+    http: Arc<HttpState>,
     router: axum::Router,
-    limits: HttpLimits,
 }
 
 fn build_runtime() -> Result<tokio::runtime::Runtime, Error> {
@@ -113,12 +115,21 @@ impl KeplerServices {
             online: None,
             is_open: false,
             token: None,
+            http: HttpConfig::default().with_shared_bounds(),
             shelf,
             estimator: None,
             asking: None,
             error_key: "mae".to_string(),
             recorder: None,
         }
+    }
+
+    /// The HTTP state of a service at this address.
+    fn http_state(&self, listener: &TcpListener, address: SocketAddr, open: &[&str]) -> Arc<HttpState> {
+        let open = if self.is_open { open.iter().map(|name| name.to_string()).collect() } else { Vec::new() };
+        let listen = listener.local_addr().unwrap_or(address);
+        let config = HttpConfig { listen, open, token: self.token.clone(), ..self.http.clone() };
+        Arc::new(HttpState::new(config, listen))
     }
 
     /// Checks before the start: a reachable address needs a token. A service that only serves
@@ -181,7 +192,7 @@ impl KeplerServices {
     }
 
     async fn serve(
-        self,
+        mut self,
         is_lenient: bool,
         on_ready: impl FnOnce(&OpenedServices),
         shutdown: impl Future<Output = ()>,
@@ -195,7 +206,7 @@ impl KeplerServices {
             }
             _ => None,
         };
-        let teacher = match (self.online, &self.estimator) {
+        let teacher = match (self.online.take(), &self.estimator) {
             (Some(online), Some(estimator)) => Some(OnlineTrainer::start(
                 online,
                 self.shelf.clone(),
@@ -207,29 +218,30 @@ impl KeplerServices {
         let online = teacher.as_ref().map(|teacher| teacher.figures.clone());
         let mut doors = Vec::new();
         if let Some(address) = self.models
-            && let Some(listener) = ok_or_skip(listener::bind_listener(address).await, is_lenient)?
+            && let Some(listener) = ok_or_skip(listener::bind_listener(address), is_lenient)?
         {
             opened.models = listener.local_addr().ok();
-            let is_closed = !is_loopback(address) && !self.is_open;
-            let mut models = ModelServerState::new(self.shelf.clone(), self.token.clone(), is_closed);
+            let http = self.http_state(&listener, address, &["models", "metrics", "page"]);
+            let mut models = ModelServerState::new(self.shelf.clone());
             let figures = door.as_ref().map(|door| door.figures.clone());
             models.estimator = self.estimator.clone().zip(figures);
             models.online.clone_from(&online);
             models.error_key.clone_from(&self.error_key);
-            let router = model_server::router(Arc::new(models));
-            doors.push(ServiceListener { listener, router, limits: HttpLimits::default() });
+            let router = model_server::router(Arc::new(models), &http);
+            doors.push(ServiceListener { listener, http, router });
         }
         if let Some(address) = self.metrics
-            && let Some(listener) = ok_or_skip(listener::bind_listener(address).await, is_lenient)?
+            && let Some(listener) = ok_or_skip(listener::bind_listener(address), is_lenient)?
         {
             opened.metrics = listener.local_addr().ok();
-            let mut models = ModelServerState::new(self.shelf.clone(), None, false);
+            let http = self.http_state(&listener, address, &["metrics", "page"]);
+            let mut models = ModelServerState::new(self.shelf.clone());
             models.estimator = self.estimator.clone().zip(door.as_ref().map(|door| door.figures.clone()));
             models.online.clone_from(&online);
-            let router = model_server::metrics_router(Arc::new(models));
-            doors.push(ServiceListener { listener, router, limits: HttpLimits::default() });
+            let router = model_server::metrics_router(Arc::new(models), &http);
+            doors.push(ServiceListener { listener, http, router });
         }
-        let asker = match (self.asking, &self.estimator) {
+        let asker = match (self.asking.take(), &self.estimator) {
             (Some(asking), Some(estimator)) => {
                 Some(ModelFetcher::start(asking, self.shelf.clone(), estimator.clone())?)
             }
@@ -237,20 +249,16 @@ impl KeplerServices {
         };
         let mut jobs = None;
         if let Some(address) = self.trainer
-            && let Some(listener) = ok_or_skip(listener::bind_listener(address).await, is_lenient)?
+            && let Some(listener) = ok_or_skip(listener::bind_listener(address), is_lenient)?
         {
             opened.trainer = listener.local_addr().ok();
             let own = TrainingScheduler::new(self.shelf.clone(), self.recorder.clone())
                 .map_err(|source| Error::Runtime { source })?;
             jobs = Some(own.clone());
-            let trainer = TrainerState {
-                jobs: own,
-                token: self.token.clone(),
-                is_closed: !is_loopback(address),
-                online: online.clone(),
-            };
-            let router = trainer::router(Arc::new(trainer));
-            doors.push(ServiceListener { listener, router, limits: HttpLimits::default() });
+            let http = self.http_state(&listener, address, &[]);
+            let trainer = TrainerState { jobs: own, online: online.clone() };
+            let router = trainer::router(Arc::new(trainer), &http);
+            doors.push(ServiceListener { listener, http, router });
         }
         if self.shelf.is_waiting() {
             reload_pipelines(&self.shelf, self.estimator.as_ref(), true);
@@ -258,10 +266,10 @@ impl KeplerServices {
         on_ready(&opened);
         let (stop, stopping) = watch::channel(false);
         let mut serving = JoinSet::new();
-        for ServiceListener { listener, router, limits } in doors {
+        for ServiceListener { listener, http, router } in doors {
             let mut stopping = stopping.clone();
             let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
-            serving.spawn(listener::serve_connections(listener, limits, router, until));
+            serving.spawn(listener::serve_connections(listener, http, router, until));
         }
         let mut look = tokio::time::interval(CHANGE_CHECK_INTERVAL);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -25,10 +25,6 @@ pub fn handle_profiling(
     app: &SharedAppState,
     call: &HandlerRequest,
 ) -> Result<HandlerStage<AppState>, ProblemDetails> {
-    if !matches!(call.media_type().as_str(), "application/json" | "text/json") {
-        let fault = FieldError::new("Content-Type", &call.media_type(), "application/json");
-        return Err(ProblemDetails::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, vec![fault]));
-    }
     let fields = request::parse_object(&call.body)?;
     if request::is_apply_set(&fields) {
         authorise_placement(app, call)?;

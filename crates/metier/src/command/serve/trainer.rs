@@ -176,6 +176,7 @@ impl ServeTrainerArgs {
     }
 
     pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        metier_linux::allocator::tune_for_server();
         let token = super::load_token(context, self.token_file.as_deref())?;
         let settings = self.predictors.kepler_settings();
         let predictors = self.predictors.or_settings(&settings);

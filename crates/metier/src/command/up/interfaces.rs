@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use metier_power::estimate::PowerEstimator;
 use metier_server::kepler::{self, KeplerServices};
-use metier_server::{AccessToken, Config};
+use metier_server::{Config, HttpConfig};
 
 use super::super::CommandContext;
 use super::super::serve::{OnlinePaceArgs, PowerPredictorArgs};
@@ -104,8 +104,10 @@ impl InterfaceAddresses {
         // explicit token.
         let is_local = |address: &SocketAddr| address.ip().to_canonical().is_loopback();
         let own = [self.models, self.trainer].iter().flatten().all(is_local);
-        let token: Option<AccessToken> =
-            config.http.token.clone().or_else(|| config.http.start_token.clone().filter(|_| own));
+        let http = HttpConfig {
+            start_token: config.http.start_token.clone().filter(|_| own),
+            ..config.http.clone()
+        };
         let estimator = predictors.build_estimator(&shelf)?;
         let services = KeplerServices {
             socket: self.estimator.clone(),
@@ -113,7 +115,8 @@ impl InterfaceAddresses {
             trainer: self.trainer,
             online: online.transpose()?,
             is_open: config.http.open.iter().any(|name| name == "models"),
-            token,
+            token: http.token.clone(),
+            http: HttpConfig { doors: Vec::new(), ..http },
             estimator: Some(estimator.clone()),
             error_key: predictors.error_key(),
             ..KeplerServices::new(shelf)

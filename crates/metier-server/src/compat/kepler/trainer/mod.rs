@@ -10,8 +10,9 @@
 //! | `DELETE /jobs/ID` | stops a training |
 //! | `GET /healthz`, `GET /metrics` | for probes and Prometheus |
 //!
-//! On loopback no token is needed, as with the original; on any other address it is. If the client
-//! of a synchronous request disconnects, its training stops.
+//! Reading needs no token on loopback, and the token elsewhere. Starting or ending a training needs
+//! the token, or a process of the server's own user on this machine. If the client of a synchronous
+//! request disconnects, its training stops.
 
 mod train_request;
 mod training_jobs;
@@ -20,9 +21,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::middleware::{self, Next};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use metier_prom::{ExpositionFormat, MetricKind, MetricsPage, RenderedLabels};
@@ -30,30 +30,38 @@ use serde_json::{Value, json};
 
 pub use training_jobs::TrainingScheduler;
 
-use super::model_server::{bears_token, json_response, problem_response};
+use super::model_server::{guard_routes, json_response, problem_response};
 use super::online_trainer::OnlineTrainerStats;
-use crate::http::config::AccessToken;
+use crate::http::HttpState;
+use crate::http::body_reader::{RequestPermission, RequestRule};
 use train_request::TrainRequest;
 use training_jobs::{TrainingJob, TrainingState as Progress};
 
 /// Kepler's clients expect the trainer on this port.
 pub const PORT: u16 = 8102;
 
-const MAX_BODY_BYTES: usize = 256 << 20;
-
 /// State that all requests share.
 pub struct TrainerState {
     pub jobs: Arc<TrainingScheduler>,
-    pub token: Option<AccessToken>,
-    pub is_closed: bool,
     /// Counters of the online trainer in the same process.
     pub online: Option<Arc<OnlineTrainerStats>>,
 }
 
 type SharedTrainer = Arc<TrainerState>;
 
-pub fn router(trainer: SharedTrainer) -> Router {
-    Router::new()
+/// What requests have to show and may send.
+fn request_rule(method: &Method, path: &str) -> RequestRule {
+    match *method {
+        Method::GET | Method::HEAD => RequestRule::READ,
+        _ => RequestRule {
+            permission: RequestPermission::Start,
+            media_type: (path == "/train").then_some("application/json"),
+        },
+    }
+}
+
+pub fn router(trainer: SharedTrainer, http: &Arc<HttpState>) -> Router {
+    let routes = Router::new()
         .route("/train", post(handle_train))
         .route("/jobs", get(list_jobs))
         .route("/jobs/{id}", get(get_job).delete(stop_job))
@@ -61,18 +69,8 @@ pub fn router(trainer: SharedTrainer) -> Router {
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(|| async { "ok\n" }))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(trainer.clone(), authorise_request))
-        .with_state(trainer)
-}
-
-async fn authorise_request(State(trainer): State<SharedTrainer>, request: Request, next: Next) -> Response {
-    let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz");
-    if trainer.is_closed && !is_probe && !bears_token(trainer.token.as_ref(), request.headers()) {
-        let why = "this needs the server's token: Authorization: Bearer TOKEN";
-        return problem_response(StatusCode::UNAUTHORIZED, "authorization", why);
-    }
-    next.run(request).await
+        .with_state(trainer);
+    guard_routes(routes, http, request_rule)
 }
 
 /// Stops a training whose client is gone.
@@ -90,11 +88,6 @@ async fn handle_train(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !kind.trim_start().to_ascii_lowercase().starts_with("application/json") {
-        let why = format!("is {kind:?}; want application/json");
-        return problem_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", &why);
-    }
     let waits = match wants_to_wait(query.as_deref(), &headers) {
         Ok(waits) => waits,
         Err(why) => return problem_response(StatusCode::BAD_REQUEST, "wait", &why),

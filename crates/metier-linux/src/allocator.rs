@@ -1,4 +1,5 @@
-//! Settings of glibc's allocator for two kinds of process. Other C libraries keep their defaults.
+//! glibc's allocator: settings for two kinds of process, and the return of freed memory. Other C
+//! libraries keep their defaults.
 
 /// For servers that stay up: blocks of 128 KiB and more are mapped one by one and return to the
 /// kernel when freed. glibc's default raises that threshold after the first large block, and keeps
@@ -9,6 +10,15 @@ pub fn tune_for_server() {
     // changes nothing.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
+    }
+}
+
+/// Returns freed memory to the kernel. It walks all arenas, which takes some milliseconds.
+pub fn release_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim may be called at any time; it takes the allocator's own locks.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 
