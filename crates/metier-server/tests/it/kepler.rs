@@ -258,6 +258,23 @@ fn clients_that_send_byte_by_byte_make_nobody_wait() {
 }
 
 #[test]
+fn clients_that_send_nothing_keep_nobody_out_and_the_oldest_makes_room() {
+    let open = open();
+    let mut silent: Vec<UnixStream> = (0..300).map(|_| connect(&open.socket)).collect();
+    for _ in 0..20 {
+        assert_eq!(ask(&open.socket, &request(3, "AbsPower", "acpi"))["msg"], "");
+    }
+    let mut reply = String::new();
+    silent[0].read_to_string(&mut reply).unwrap();
+    assert!(reply.contains("too many clients"), "{reply}");
+    let last = silent.last_mut().unwrap();
+    last.write_all(request(1, "AbsPower", "acpi").to_string().as_bytes()).unwrap();
+    let mut reply = String::new();
+    last.read_to_string(&mut reply).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&reply).unwrap()["msg"], "", "a late client is answered");
+}
+
+#[test]
 fn a_brace_inside_a_text_ends_nothing() {
     let open = open();
     let mut good = request(1, "AbsPower", "acpi");

@@ -2,23 +2,26 @@
 //! closed.
 //!
 //! A request has no length prefix. It is complete when its last non-blank byte is a brace and the
-//! bytes parse as JSON. A few threads accept connections. Slow or large requests move to a thread
-//! of their own, so that they do not block the others. Connections, time, size and total memory are
-//! bounded. The reply is one JSON object in every case, or nothing if the client is gone.
+//! bytes parse as JSON. A few threads accept connections and answer requests that come at once.
+//! Clients that are not ready wait together ([`super::pending_clients`]), so that they delay no
+//! others. A large request is answered on a thread of its own. Connections, time, size and total
+//! memory are bounded. The reply is one JSON object in every case, or nothing if the client is gone.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use metier_power::estimate::{PowerEstimator, is_whole};
 use metier_types::LockUnpoisoned;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::pending_clients::{ClientProgress, PendingClient, PendingClients, PendingLimits, ReturnedClient};
 use super::request_buffer::RequestBuffer;
 use crate::error::Error;
 
@@ -26,21 +29,21 @@ use crate::error::Error;
 pub const DEFAULT_SOCKET_PATH: &str = "/tmp/estimator.sock";
 
 const ACCEPT_THREADS: usize = 4;
-/// Most slow clients at once.
-const MAX_SLOW_CLIENTS: usize = 64;
-/// Time limit of a quick client, from connection to the whole request.
-const QUICK_TIMEOUT: Duration = Duration::from_millis(20);
-/// Time limit from connection to the whole request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to wait for more where a request looks complete and does not parse.
-const INCOMPLETE_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long a thread waits for the request of a client that has just connected.
+const QUICK_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// With more clients pending than this, no thread waits for a new one.
+const MAX_QUICK_PENDING: usize = 8;
+/// The bounds of a client that was not ready at once.
+const PENDING_LIMITS: PendingLimits = PendingLimits {
+    request_time: Duration::from_secs(10),
+    incomplete_time: Duration::from_millis(200),
+    read_bytes: 512 << 20,
+};
 /// Largest request of a quick client. Larger ones are answered one at a time, since their rows take
 /// several times the memory of their text.
 const MAX_QUICK_BYTES: usize = 128 << 10;
 /// Parse attempts on a request that looks complete, before the client has to pause.
 const MAX_PARSE_ATTEMPTS: usize = 64;
-/// Largest request that is read.
-const MAX_READ_BYTES: usize = 512 << 20;
 
 /// Counters of the socket.
 #[derive(Debug, Default)]
@@ -60,6 +63,7 @@ pub struct EstimatorSocket {
     listening: UnixStream,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    pending: Arc<PendingClients>,
     pub figures: Arc<EstimatorStats>,
 }
 
@@ -75,9 +79,7 @@ impl std::fmt::Debug for EstimatorSocket {
 struct EstimatorSocketState {
     estimator: Arc<PowerEstimator>,
     figures: Arc<EstimatorStats>,
-    slow: AtomicUsize,
-    /// Bytes that all slow clients hold.
-    together: AtomicUsize,
+    pending: Arc<PendingClients>,
     /// One large request at a time.
     large: Mutex<()>,
 }
@@ -102,8 +104,7 @@ impl EstimatorSocket {
         let shared = Arc::new(EstimatorSocketState {
             estimator,
             figures: figures.clone(),
-            slow: AtomicUsize::new(0),
-            together: AtomicUsize::new(0),
+            pending: Arc::new(PendingClients::new(PENDING_LIMITS).map_err(|error| wrong(error.to_string()))?),
             large: Mutex::new(()),
         });
         let stop = Arc::new(AtomicBool::new(false));
@@ -119,7 +120,21 @@ impl EstimatorSocket {
                 .spawn(move || accept_clients(&listener, &shared, &stop));
             threads.push(thread.map_err(|error| wrong(error.to_string()))?);
         }
-        Ok(Self { path: path.to_path_buf(), listening, stop, threads, figures })
+        let (inner, until) = (shared.clone(), stop.clone());
+        let serve_pending = move || {
+            let handle = |client, progress| serve_pending_client(&inner, client, progress);
+            inner.pending.serve(|| until.load(Ordering::SeqCst), handle);
+        };
+        let thread = std::thread::Builder::new().name("metier-pending".to_string()).spawn(serve_pending);
+        threads.push(thread.map_err(|error| wrong(error.to_string()))?);
+        Ok(Self {
+            path: path.to_path_buf(),
+            listening,
+            stop,
+            threads,
+            pending: shared.pending.clone(),
+            figures,
+        })
     }
 }
 
@@ -128,6 +143,7 @@ impl Drop for EstimatorSocket {
         self.stop.store(true, Ordering::SeqCst);
         // Wakes all threads that wait in accept, also where the socket's file is gone.
         let _ = self.listening.shutdown(std::net::Shutdown::Both);
+        self.pending.wake();
         let _ = std::fs::remove_file(&self.path);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -172,7 +188,7 @@ fn accept_clients(listener: &UnixListener, shared: &Arc<EstimatorSocketState>, s
     }
 }
 
-/// Answers a quick client; a slow one moves to a thread of its own.
+/// Answers a client whose request comes at once; any other waits with the pending ones.
 fn serve_client(
     mut stream: UnixStream,
     shared: &Arc<EstimatorSocketState>,
@@ -181,102 +197,90 @@ fn serve_client(
 ) {
     let begun = Instant::now();
     let mut piece = [0u8; 16 << 10];
-    let _ = stream.set_read_timeout(Some(QUICK_TIMEOUT));
-    let _ = stream.set_write_timeout(Some(REQUEST_TIMEOUT));
-    loop {
+    let mut has_waited = shared.pending.count() > MAX_QUICK_PENDING;
+    if stream.set_nonblocking(true).is_err() {
+        return;
+    }
+    while request.len() <= MAX_QUICK_BYTES {
         match stream.read(&mut piece) {
-            Ok(0) => return answer_last_request(stream, shared, request, reply),
+            Ok(0) => return answer_last_bytes(&mut stream, shared, request, reply),
             Ok(count) => {
                 request.extend_from_slice(&piece[..count]);
                 if is_whole(request) && try_answer(&mut stream, shared, request, reply) {
                     return;
                 }
-                // The limit holds for the whole request: sending byte by byte is as slow as sending
-                // nothing.
-                if request.len() > MAX_QUICK_BYTES || begun.elapsed() >= QUICK_TIMEOUT {
-                    break;
-                }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if is_timeout(&error) => break,
+            // One wait for the whole request: sending byte by byte is as slow as sending nothing.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !has_waited => {
+                has_waited = true;
+                let _ = poll(&mut [PollFd::new(&stream, PollFlags::IN)], Some(&QUICK_TIMEOUT));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(_) => return,
         }
     }
-    if shared.slow.fetch_add(1, Ordering::SeqCst) >= MAX_SLOW_CLIENTS {
-        shared.slow.fetch_sub(1, Ordering::SeqCst);
-        shared.figures.refused.fetch_add(1, Ordering::Relaxed);
-        send_message(&mut stream, "too many clients take their time; try again");
-        return;
-    }
-    let (inner, request) = (shared.clone(), std::mem::take(request));
-    let work = move || {
-        serve_slow_client(stream, &inner, request, begun);
-        inner.slow.fetch_sub(1, Ordering::SeqCst);
-    };
-    let thread = std::thread::Builder::new().name("metier-slow".into()).stack_size(512 << 10).spawn(work);
-    if thread.is_err() {
-        shared.slow.fetch_sub(1, Ordering::SeqCst);
+    let buffer = RequestBuffer::new(request, &shared.pending.buffered);
+    if let Some(mut oldest) = shared.pending.add(PendingClient::new(stream, buffer, begun)) {
+        refuse_client(shared, &mut oldest.stream, "too many clients take their time; try again");
     }
 }
 
-/// Answers a slow client, within limits.
-fn serve_slow_client(mut stream: UnixStream, shared: &EstimatorSocketState, came: Vec<u8>, begun: Instant) {
-    let (mut piece, mut reply) = ([0u8; 16 << 10], Vec::new());
-    let mut buffer = RequestBuffer::new(&came, &shared.together);
-    drop(came);
-    let mut looks = 0;
-    loop {
-        let left = REQUEST_TIMEOUT.saturating_sub(begun.elapsed());
-        let wait = if buffer.ends_with_brace() { left.min(INCOMPLETE_TIMEOUT) } else { left };
-        if wait.is_zero() || buffer.read > MAX_READ_BYTES {
-            shared.figures.refused.fetch_add(1, Ordering::Relaxed);
-            send_message(&mut stream, "failed to handle request: it did not come to its end in time");
-            break;
-        }
-        let _ = stream.set_read_timeout(Some(wait));
-        match stream.read(&mut piece) {
-            Ok(0) => {
-                finish_slow_client(stream, shared, &buffer, &mut reply);
-                break;
-            }
-            Ok(count) => {
-                buffer.add(&piece[..count]);
-                // After too many closing braces, parse only when the client pauses, since each
-                // attempt reads the whole buffer.
-                if buffer.ends_with_brace() && buffer.discard_reason().is_none() && looks < MAX_PARSE_ATTEMPTS
-                {
-                    looks += 1;
-                    if answer_exclusively(&mut stream, shared, buffer.bytes(), &mut reply) {
-                        break;
-                    }
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if is_timeout(&error) => {
-                finish_slow_client(stream, shared, &buffer, &mut reply);
-                break;
-            }
-            Err(_) => break,
-        }
-    }
-}
-
-/// Answers a slow client after its last byte.
-fn finish_slow_client(
-    mut stream: UnixStream,
-    shared: &EstimatorSocketState,
-    buffer: &RequestBuffer<'_>,
-    reply: &mut Vec<u8>,
+/// Answers a client that was not ready at once, as far as it is now.
+fn serve_pending_client(
+    shared: &Arc<EstimatorSocketState>,
+    mut returned: ReturnedClient,
+    progress: ClientProgress,
 ) {
-    match buffer.discard_reason() {
-        Some(thrown) => {
-            shared.figures.refused.fetch_add(1, Ordering::Relaxed);
-            send_message(&mut stream, &thrown.message());
+    let client = &mut returned.client;
+    match progress {
+        ClientProgress::Gone => return,
+        ClientProgress::Exceeded => {
+            let why = "failed to handle request: it did not come to its end in time";
+            return refuse_client(shared, &mut client.stream, why);
         }
-        None => {
-            let _one = lock_large_request(shared, buffer.bytes());
-            answer_last_request(stream, shared, buffer.bytes(), reply);
+        ClientProgress::Paused if client.buffer.discard_reason().is_some() => return returned.wait(),
+        // After too many closing braces, parse only when the client pauses for long, since each
+        // attempt reads the whole buffer.
+        ClientProgress::Paused if client.attempts >= MAX_PARSE_ATTEMPTS => return returned.wait(),
+        ClientProgress::Paused => client.attempts += 1,
+        ClientProgress::Ended => {
+            if let Some(thrown) = client.buffer.discard_reason() {
+                return refuse_client(shared, &mut client.stream, &thrown.message());
+            }
         }
+    }
+    let is_large = client.buffer.bytes().len() > MAX_QUICK_BYTES;
+    let inner = shared.clone();
+    let work = move || answer_pending_client(&inner, returned, &progress);
+    if !is_large {
+        return work();
+    }
+    // At most as many threads as large requests fit into the memory that all share.
+    let thread = std::thread::Builder::new().name("metier-large".into()).stack_size(512 << 10).spawn(work);
+    if let Err(error) = thread {
+        tracing::warn!(%error, "a large request to the estimator could not be answered");
+    }
+}
+
+fn answer_pending_client(
+    shared: &EstimatorSocketState,
+    mut returned: ReturnedClient,
+    progress: &ClientProgress,
+) {
+    let PendingClient { stream, buffer, .. } = &mut returned.client;
+    let mut reply = Vec::new();
+    let one = lock_large_request(shared, buffer.bytes());
+    let is_answered = match progress {
+        ClientProgress::Paused => try_answer(stream, shared, buffer.bytes(), &mut reply),
+        _ => {
+            answer_last_bytes(stream, shared, buffer.bytes(), &mut reply);
+            true
+        }
+    };
+    drop(one);
+    if !is_answered {
+        returned.wait();
     }
 }
 
@@ -286,20 +290,6 @@ fn lock_large_request<'a>(
     request: &[u8],
 ) -> Option<std::sync::MutexGuard<'a, ()>> {
     (request.len() > MAX_QUICK_BYTES).then(|| shared.large.lock_unpoisoned())
-}
-
-fn answer_exclusively(
-    stream: &mut UnixStream,
-    shared: &EstimatorSocketState,
-    request: &[u8],
-    reply: &mut Vec<u8>,
-) -> bool {
-    let _one = lock_large_request(shared, request);
-    try_answer(stream, shared, request, reply)
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Answers a request that looks complete. `false` if the brace was in the middle and more is to
@@ -326,8 +316,8 @@ fn is_truncated_json(request: &[u8]) -> bool {
 }
 
 /// The client closed its side: answer its request, if it sent any.
-fn answer_last_request(
-    mut stream: UnixStream,
+fn answer_last_bytes(
+    stream: &mut UnixStream,
     shared: &EstimatorSocketState,
     request: &[u8],
     reply: &mut Vec<u8>,
@@ -342,7 +332,10 @@ fn answer_last_request(
     let _ = stream.write_all(reply);
 }
 
-fn send_message(stream: &mut UnixStream, why: &str) {
+/// Refuses a client. A reply has at most 4096 bytes and fits into the kernel's buffer, so that
+/// sending it to a client that does not read waits for nothing.
+fn refuse_client(shared: &EstimatorSocketState, stream: &mut UnixStream, why: &str) {
+    shared.figures.refused.fetch_add(1, Ordering::Relaxed);
     let reply = serde_json::json!({ "powers": {}, "msg": why }).to_string();
     let _ = stream.write_all(reply.as_bytes());
 }

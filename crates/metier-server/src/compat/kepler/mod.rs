@@ -6,6 +6,7 @@ mod metrics_page;
 mod model_fetcher;
 mod model_server;
 mod online_trainer;
+mod pending_clients;
 mod request_buffer;
 mod services;
 mod trainer;

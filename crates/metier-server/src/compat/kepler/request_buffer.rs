@@ -3,11 +3,15 @@
 //! An oversized request is discarded but still read to its end, so that the client gets its
 //! refusal. The shared bound counts the buffers' capacity, not the received bytes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Largest request that is buffered. A hundred containers have 20 kB. No exporter could read the
 /// reply to much more than a few hundred rows.
 pub const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// Bytes of each request that the shared bound does not count, so that large requests of some keep
+/// out no ordinary ones of others. The number of clients bounds them.
+const FREE_BYTES: usize = 32 << 10;
 /// Shared bound of all slow clients.
 pub const MAX_SHARED_BYTES: usize = 8 << 20;
 
@@ -36,11 +40,11 @@ impl DiscardReason {
 }
 
 /// The bytes of one client.
-pub struct RequestBuffer<'a> {
+pub struct RequestBuffer {
     bytes: Vec<u8>,
     /// Its share of the common bound.
     own: usize,
-    together: &'a AtomicUsize,
+    together: Arc<AtomicUsize>,
     thrown: Option<DiscardReason>,
     /// Bytes read, discarded ones included.
     pub read: usize,
@@ -48,10 +52,11 @@ pub struct RequestBuffer<'a> {
     last: Option<u8>,
 }
 
-impl<'a> RequestBuffer<'a> {
+impl RequestBuffer {
     /// A buffer that starts with these bytes.
-    pub fn new(came: &[u8], together: &'a AtomicUsize) -> Self {
-        let mut buffer = Self { bytes: Vec::new(), own: 0, together, thrown: None, read: 0, last: None };
+    pub fn new(came: &[u8], together: &Arc<AtomicUsize>) -> Self {
+        let mut buffer =
+            Self { bytes: Vec::new(), own: 0, together: together.clone(), thrown: None, read: 0, last: None };
         buffer.add(came);
         buffer
     }
@@ -69,7 +74,7 @@ impl<'a> RequestBuffer<'a> {
         }
         if length > self.bytes.capacity() {
             let room = length.max(2 * self.bytes.capacity()).min(MAX_REQUEST_BYTES);
-            if !self.reserve_bytes(room - self.own) {
+            if !self.reserve_bytes(room.saturating_sub(FREE_BYTES) - self.own) {
                 return self.discard(DiscardReason::BuffersFull);
             }
             self.bytes.reserve_exact(room - self.bytes.len());
@@ -106,7 +111,7 @@ impl<'a> RequestBuffer<'a> {
     }
 }
 
-impl Drop for RequestBuffer<'_> {
+impl Drop for RequestBuffer {
     fn drop(&mut self) {
         self.together.fetch_sub(self.own, Ordering::SeqCst);
     }
@@ -118,21 +123,24 @@ mod tests {
 
     #[test]
     fn all_together_hold_no_more_than_there_is_room_for() {
-        let together = AtomicUsize::new(0);
+        let together = Arc::new(AtomicUsize::new(0));
         let piece = vec![b'1'; 900 << 10];
-        let all: Vec<RequestBuffer<'_>> = (0..20).map(|_| RequestBuffer::new(&piece, &together)).collect();
+        let all: Vec<RequestBuffer> = (0..20).map(|_| RequestBuffer::new(&piece, &together)).collect();
         let held: usize = all.iter().map(|buffer| buffer.bytes.capacity()).sum();
-        assert!(held <= MAX_SHARED_BYTES && held == together.load(Ordering::SeqCst), "{held}");
+        let counted = held - 9 * FREE_BYTES;
+        assert!(counted <= MAX_SHARED_BYTES && counted == together.load(Ordering::SeqCst), "{held}");
         let crowded =
             all.iter().filter(|buffer| buffer.discard_reason() == Some(DiscardReason::BuffersFull)).count();
         assert_eq!((crowded, all.len() - crowded), (11, 9));
-        drop(all);
+        let small = RequestBuffer::new(&piece[..FREE_BYTES], &together);
+        assert_eq!(small.discard_reason(), None, "an ordinary request has room");
+        drop((all, small));
         assert_eq!(together.load(Ordering::SeqCst), 0);
     }
 
     #[test]
     fn what_is_too_large_is_read_on_and_holds_nothing() {
-        let together = AtomicUsize::new(0);
+        let together = Arc::new(AtomicUsize::new(0));
         let mut buffer = RequestBuffer::new(b"{", &together);
         for _ in 0..3 {
             buffer.add(&vec![b'1'; MAX_REQUEST_BYTES / 2]);
