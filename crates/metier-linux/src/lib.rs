@@ -12,6 +12,7 @@
 //! - [`packet_socket`] opens unix packet sockets.
 //! - [`proc_stat`] parses the CPU times of processes and processors.
 //! - [`signals`] blocks stop signals and reads them from a descriptor.
+//! - [`socket_owner`] finds the user of a TCP connection.
 //! - [`stop_request`] handles the signals that stop a long-running process.
 
 pub mod allocator;
@@ -29,6 +30,7 @@ pub mod perf_counters;
 pub mod proc_stat;
 pub mod process_events;
 pub mod signals;
+pub mod socket_owner;
 pub mod stop_request;
 pub mod wakeup;
 
