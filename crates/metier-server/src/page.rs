@@ -56,7 +56,11 @@ fn reply_with_file(files: EmbeddedFileLookup, path: &str, headers: &HeaderMap) -
             headers: HeaderMap::new(),
             body: Default::default(),
         },
-        false => HandlerResponse::new(media_type(name), file.content.into_owned()),
+        // Not copied: unread answers would hold the copies.
+        false => match file.content {
+            Cow::Borrowed(bytes) => HandlerResponse::new(media_type(name), bytes),
+            Cow::Owned(bytes) => HandlerResponse::new(media_type(name), bytes),
+        },
     };
     let keep = match name.starts_with("assets/") {
         true => "public, max-age=31536000, immutable",

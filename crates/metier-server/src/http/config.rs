@@ -135,7 +135,7 @@ pub struct HttpLimits {
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
-            connections: 512,
+            connections: 1024,
             store_calls: 4,
             starts: 100,
             body_bytes: 1 << 20,

@@ -38,7 +38,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for SeatedStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.seat.note_read(read.is_pending());
+        read
     }
 }
 
