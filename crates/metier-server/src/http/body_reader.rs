@@ -72,8 +72,8 @@ async fn read_request(gate: &BodyGate, request: Request) -> Result<Request, Prob
         }
         RequestPermission::Token => start_permission::authorise_token(config, path, headers)?,
     }
-    if let Some(wanted) = rule.media_type {
-        check_media_type(headers, &[wanted])?;
+    if let Some(accepted) = rule.media_type {
+        check_media_type(headers, &[accepted])?;
     }
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(request);
@@ -86,13 +86,13 @@ async fn read_request(gate: &BodyGate, request: Request) -> Result<Request, Prob
 }
 
 /// Refuses bodies of other media types.
-pub fn check_media_type(headers: &HeaderMap, wanted: &[&str]) -> Result<(), ProblemDetails> {
+pub fn check_media_type(headers: &HeaderMap, accepted: &[&str]) -> Result<(), ProblemDetails> {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = value.split(';').next().unwrap_or_default().trim();
-    match wanted.iter().any(|wanted| kind.eq_ignore_ascii_case(wanted)) {
+    match accepted.iter().any(|accepted| kind.eq_ignore_ascii_case(accepted)) {
         true => Ok(()),
         false => {
-            let errors = vec![FieldError::new("Content-Type", value, wanted.join(" or "))];
+            let errors = vec![FieldError::new("Content-Type", value, accepted.join(" or "))];
             Err(ProblemDetails::fields(StatusCode::UNSUPPORTED_MEDIA_TYPE, errors))
         }
     }
