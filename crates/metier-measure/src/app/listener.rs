@@ -29,6 +29,7 @@ use super::pywaggle;
 use super::record::AppRecord;
 use super::scrape::PageScraper;
 use super::socket::{self, AppSockets};
+use super::stage_cpu::{StageCpuSpan, note_stage_cpu};
 use super::stage_timeline::StageTimeline;
 use crate::http_get::HttpUrl;
 use crate::spec::ListenSources;
@@ -63,6 +64,8 @@ pub struct RunMessageListener {
     is_wanted: Arc<AtomicBool>,
     scrapers: Vec<PageScraper>,
     rows: StageTimeline,
+    spans: Vec<StageCpuSpan>,
+    last_cpu_ns: Option<u64>,
     problems: Vec<(String, MissingReason)>,
     sockets: Vec<PathBuf>,
 }
@@ -146,6 +149,8 @@ impl RunMessageListener {
             is_wanted,
             scrapers: Vec::new(),
             rows: StageTimeline::new(run),
+            spans: Vec::new(),
+            last_cpu_ns: None,
             problems,
             sockets,
         })
@@ -207,11 +212,16 @@ impl RunMessageListener {
     }
 
     /// Adds a row to the time line.
-    pub fn add_row(&mut self, at: Duration) {
+    pub fn add_row(&mut self, at: Duration, cpu_ns: Option<u64>) {
         self.is_wanted.store(true, Ordering::Relaxed);
         let intake = lock_intake(&self.intake);
         self.is_wanted.store(false, Ordering::Relaxed);
-        self.rows.add_row(at, intake.sender(&()).map(|speaker| speaker.stages()).unwrap_or_default());
+        let stages = intake.sender(&()).map(|speaker| speaker.stages()).unwrap_or_default();
+        self.rows.add_row(at, stages);
+        if let Some(cpu_ns) = cpu_ns {
+            note_stage_cpu(&mut self.spans, stages, cpu_ns, self.last_cpu_ns);
+            self.last_cpu_ns = Some(cpu_ns);
+        }
     }
 
     /// Takes the rows since the last call.
@@ -220,7 +230,7 @@ impl RunMessageListener {
     }
 
     /// Called after the last process has ended: reads the rest and returns the record.
-    pub fn finish(mut self, at: Duration) -> (AppRecord, Option<Series>) {
+    pub fn finish(mut self, at: Duration, cpu_ns: Option<u64>) -> (AppRecord, Option<Series>) {
         self.stop();
         for scraper in std::mem::take(&mut self.scrapers) {
             let address = scraper.address.clone();
@@ -229,13 +239,14 @@ impl RunMessageListener {
                 self.problems.push(scrape_problem(&address, problem));
             }
         }
-        self.add_row(at);
+        self.add_row(at, cpu_ns);
         let doorstep = self.pump.rejections();
         let strangers = doorstep.strangers.load(Ordering::Relaxed);
         let refused = doorstep.refused.load(Ordering::Relaxed);
         let intake = lock_intake(&self.intake);
-        let record = collect_record(&intake, strangers, refused, std::mem::take(&mut self.problems));
+        let mut record = collect_record(&intake, strangers, refused, std::mem::take(&mut self.problems));
         drop(intake);
+        record.cpu_spans = std::mem::take(&mut self.spans);
         (record, self.rows.take_rows())
     }
 
@@ -271,6 +282,7 @@ pub fn collect_record(
         stages: tallies.iter().map(|tally| tally.to_stage()).collect(),
         bucketed: (0..tallies.len()).filter(|at| tallies[*at].buckets.is_some()).collect(),
         counts: speaker.counts.clone(),
+        cpu_spans: Vec::new(),
         strangers,
         refused,
         problems,

@@ -14,5 +14,6 @@ mod comparison;
 mod properties;
 mod schema;
 mod simulation;
+mod sizing;
 mod spread;
 mod trend;

@@ -16,6 +16,7 @@ mod common;
 mod company;
 mod crate_table;
 mod examples_ci;
+mod figures;
 mod harsh;
 mod help;
 mod inspect;

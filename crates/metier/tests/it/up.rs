@@ -6,13 +6,13 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::{Place, refusal};
 
-struct Server {
+pub struct Server {
     child: Child,
     address: String,
 }
 
 impl Server {
-    fn start(mut command: Command) -> Self {
+    pub fn start(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let ready =
@@ -22,7 +22,7 @@ impl Server {
         Self { child, address }
     }
 
-    fn get(&self, path: &str, header: &str) -> String {
+    pub fn get(&self, path: &str, header: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let host = &self.address;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{header}\r\n").unwrap();
@@ -45,7 +45,7 @@ impl Server {
         answer
     }
 
-    fn stop(mut self) -> Option<i32> {
+    pub fn stop(mut self) -> Option<i32> {
         // SAFETY: a signal to a process that this test started and has not waited for.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
         self.child.wait().unwrap().code()

@@ -1,0 +1,147 @@
+//! Figures of a run mean the same on the terminal, in JSON, in the report and in the API, and none
+//! of them says more than was measured.
+
+use serde_json::Value;
+
+use crate::common::{Place, stderr};
+use crate::up::Server;
+
+/// Counts in one thread.
+const BUSY: &str = "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done";
+/// Needs far more than the memory limit in a child, and succeeds.
+const KILLED_CHILD: &str = "head -c 200000000 /dev/zero | tail -c 199999999 > /dev/null; true";
+
+fn is_root() -> bool {
+    // SAFETY: takes and returns plain numbers.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        eprintln!("SKIP: this needs root, because only root may set limits and read task statistics here");
+    }
+    is_root
+}
+
+/// Runs a shell script and returns its record and what was printed about it.
+fn measure(place: &Place, flags: &[&str], script: &str) -> (Value, String) {
+    let arguments = [&["run"], flags, &["--", "sh", "-c", script]].concat();
+    let output = place.run(&arguments);
+    (place.json(&["show", "last", "-o", "json"]), stderr(&output))
+}
+
+/// The body of an answer of the API.
+fn answer(server: &Server, path: &str) -> Value {
+    let text = server.get(path, "");
+    serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn the_peak_of_cores_is_one_number_everywhere_and_within_the_processors() {
+    let place = Place::new();
+    // Samples closer than the kernel's tick make rates of several cores.
+    let (run, summary) = measure(&place, &["--interval", "3ms"], BUSY);
+    if run["cpu"]["peak_cores"].is_null() {
+        eprintln!("SKIP: no CPU time over time, because {}", run["missing"]["cpu.peak_cores"]);
+        return;
+    }
+    let processors = std::thread::available_parallelism().unwrap().get() as f64;
+    let peak = run["cpu"]["peak_cores"].as_f64().unwrap();
+    assert!(peak > 0.0 && peak <= processors, "{peak} of {processors}");
+    assert_eq!(run["quality"]["cpu.peak_cores"], "sampled");
+    let shown = format!("{peak:.2}");
+    assert!(summary.contains(&format!("at most ~{shown}")), "{summary}");
+    for arguments in [&["show", "last"][..], &["show", "last", "--series"], &["report", "last"]] {
+        let text = place.ok(arguments);
+        let is_peak =
+            |line: &str| line.contains(&format!("most {shown}")) && line.to_lowercase().contains("cpu");
+        assert!(text.lines().any(is_peak), "{shown}: {text}");
+    }
+    let server = Server::start(place.command(&["up", "--listen", "127.0.0.1:0", "--no-power"]));
+    let id = run["id"].as_str().unwrap();
+    assert_eq!(answer(&server, &format!("/api/v1/runs/{id}"))["cpu"]["peak_cores"], run["cpu"]["peak_cores"]);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn time_in_the_run_queue_is_that_of_the_runs_own_tasks() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    // Two busy shells on one processor: each stands in the queue while the other runs.
+    let script = format!("({BUSY}) & ({BUSY}) & wait");
+    let (run, _) = measure(&place, &[], &format!("taskset -pc 0 $$ >/dev/null; {script}"));
+    let number =
+        |path: &str| run.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path}: {run:#}"));
+    let (queued, share) = (number("/cpu/run_queue_seconds"), number("/cpu/run_queue_ratio"));
+    let (cpu, wall) = (number("/summary/cpu_seconds"), number("/summary/wall_seconds"));
+    // While one ran for its half of the time, the other one stood in the queue.
+    assert!(queued >= 0.4 * cpu, "{queued} s of {cpu} s");
+    // Both always want the core, so queueing explains the wall time of all but one of them.
+    assert!(share <= 1.0 - (cpu / (cpu + queued)) + 0.01 && share <= queued / wall, "{share}");
+    assert_eq!(run["quality"]["cpu.run_queue_seconds"], "exact");
+    let verdict = run["verdict"].as_str().unwrap();
+    assert!(
+        verdict.contains("stood in the run queue") && !verdict.contains("waiting for a core"),
+        "{verdict}"
+    );
+
+    // A sleeping run wants no core.
+    let (run, _) = measure(&place, &[], "sleep 0.3");
+    assert!(!run["verdict"].as_str().unwrap().contains("run queue"), "{}", run["verdict"]);
+}
+
+#[test]
+fn a_child_killed_for_memory_is_in_the_verdict_and_a_warning() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let (run, summary) = measure(&place, &["--limit-memory", "50Mi"], KILLED_CHILD);
+    assert_eq!((&run["exit"]["code"], &run["memory"]["oom_kills"]), (&0.into(), &1.into()));
+    let killed = "the kernel killed 1 of its processes for want of memory, under a limit of 50.0 MiB";
+    assert!(run["verdict"].as_str().unwrap().contains(killed), "{}", run["verdict"]);
+    assert!(!run["verdict"].as_str().unwrap().contains("succeeded"));
+    let warnings = run["warnings"].as_array().unwrap();
+    assert!(warnings.iter().any(|warning| warning["code"] == "oom-kill"), "{warnings:?}");
+    assert!(summary.contains(killed), "{summary}");
+    let note = "The kernel killed 1 process for want of memory under memory = 50.0 MiB";
+    for arguments in [&["report", "last"][..], &["show", "last"]] {
+        assert!(place.ok(arguments).contains(note), "{arguments:?}");
+    }
+}
+
+#[test]
+fn page_faults_are_those_of_every_process_or_not_called_exact() {
+    let place = Place::new();
+    // A program that faults in 1000 pages at the least; the group's own counter lags behind.
+    let (run, _) = measure(&place, &[], "head -c 4096000 /dev/zero | tail -c 4096000 > /dev/null");
+    let faults = run["memory"]["minor_faults"].as_u64().unwrap();
+    let quality = run["quality"]["memory.minor_faults"].as_str().unwrap();
+    assert!(faults >= 1000 || quality != "exact", "{faults} {quality}");
+    let (run, _) = measure(&place, &[], "true");
+    let faults = run["memory"]["minor_faults"].as_u64().unwrap();
+    let quality = run["quality"]["memory.minor_faults"].as_str().unwrap();
+    assert!(faults > 10 || quality != "exact", "no program starts without a fault: {faults} {quality}");
+}
+
+#[test]
+fn the_same_repetitions_count_on_the_terminal_and_in_the_api() {
+    let place = Place::new();
+    // The second repetition is interrupted, so the batch ends with it.
+    let script = "echo >>n; [ $(wc -l <n) -lt 2 ] || kill -INT $$; sleep 0.1";
+    place.run(&["run", "-q", "--repeat", "2", "--name", "cut", "--", "sh", "-c", script]);
+    let record = place.json(&["report", "cut", "-o", "json"]);
+    let on_terminal: Vec<&str> = record["subjects"][0]["spread"]["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let server = Server::start(place.command(&["up", "--listen", "127.0.0.1:0", "--no-power"]));
+    let rows = answer(&server, "/api/v1/runs?workload=cut");
+    assert_eq!(server.stop(), Some(0));
+    let rows = rows["runs"].as_array().unwrap();
+    let counted: Vec<&str> =
+        rows.iter().filter(|row| row["counted"] == true).filter_map(|row| row["id"].as_str()).collect();
+    assert_eq!((rows.len(), counted.len()), (2, 1), "{rows:?}");
+    assert_eq!(counted, on_terminal);
+}
