@@ -11,6 +11,7 @@ pub mod graph_run;
 mod progress;
 mod save_json;
 mod summary;
+mod under_advice;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ use metier_measure::{
 use metier_session::corunner::log::{CoRunLog, RunGroupRole};
 use metier_session::corunner::{CoRunMembership, CompanionLauncher};
 use metier_session::queue::MeasuringProgram;
-use metier_session::runfile::{self, CheckedRun, FieldOrigins, RunFile, RunFileFaults};
+use metier_session::runfile::{self, CheckedRun, FieldOrigins, GivenFlag, RunFile, RunFileFaults};
 use metier_session::{BatchEvent, BatchIdentity, BatchResult, SetupOptions, measure_batch};
 use metier_types::{BatchId, RunId};
 
@@ -34,12 +35,14 @@ use crate::config::{FlagSettings, data_folder, dataset_folder, runtime_folder};
 use crate::console::print_error;
 use crate::exit::{CliExitCode, UsageError, error_line, exit_code_of, usage_error};
 use crate::output::OutputFile;
+use under_advice::AdvisedRuns;
 
 const EXAMPLES: &str = "Examples:
   metier run -- make -j2                                 measure a command
   metier run detector.yaml                               measure what a run file says; --check only looks at it
   metier run --name sort --repeat 10 --warmup 1 -- sort big.txt
   metier run --timeout 60s --tag nightly -- ./train.sh
+  metier run --under-advice last -- ./train.sh           again, under what was advised for the latest run
   metier run --interval 10ms --save-json run.json -- ./burst
   metier run --image python:3.12 --limit-cpu 0.5 --limit-memory 1.5Gi --mount .:/app:ro -- python3 /app/x.py";
 
@@ -59,6 +62,9 @@ pub struct RunArgs {
     /// Check everything and show what would run, but run nothing
     #[arg(long)]
     check: bool,
+    /// Run under the limits advised for earlier runs, and say what that cost
+    #[arg(long, value_name = "RUN")]
+    under_advice: Option<String>,
     #[command(flatten)]
     flags: flags::RunFileFlags<flags::AllFlagGroups>,
     #[command(flatten)]
@@ -117,6 +123,7 @@ impl RunArgs {
     pub fn flag_unfit_for_session(&self) -> Option<&'static str> {
         let given = [
             ("--check", self.check),
+            ("--under-advice", self.under_advice.is_some()),
             ("--no-store", self.keeping.no_store),
             ("--save-json", self.keeping.save_json.is_some()),
         ];
@@ -127,7 +134,11 @@ impl RunArgs {
     pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let done = match self.check {
             true => self
-                .check_run_file(context)
+                .load_advice(context)
+                .and_then(|advised| {
+                    let limits = advised.as_ref().map(AdvisedRuns::limit_flags).unwrap_or_default();
+                    self.check_with_flags(context, &limits)
+                })
                 .and_then(|checked| check_output::print_checked(context, &checked))
                 .map(|()| CliExitCode::OK),
             false => self.measure_and_print(context),
@@ -143,6 +154,15 @@ impl RunArgs {
 
     /// The run file with flags over it and settings under it, checked as a whole.
     pub fn check_run_file(&self, context: &CommandContext) -> anyhow::Result<CheckedRun> {
+        self.check_with_flags(context, &[])
+    }
+
+    /// The same with the limits of the advice over the flags.
+    fn check_with_flags(
+        &self,
+        context: &CommandContext,
+        advised: &[GivenFlag],
+    ) -> anyhow::Result<CheckedRun> {
         let (name, mut file, mut origins) = match &self.file {
             Some(path) => {
                 let (name, file, origins) = runfile::load(path, self.paths_from.as_deref())?;
@@ -156,6 +176,7 @@ impl RunArgs {
             false => file.command.clone_from(&self.command),
         }
         file.apply_flags(&self.flags.given, &mut origins);
+        file.apply_flags(advised, &mut origins);
         apply_time_settings(context, &mut file, &mut origins)?;
         // Checked before anything is fetched.
         context.settings.size("run.dataset_cache_limit")?;
@@ -166,8 +187,21 @@ impl RunArgs {
         })?)
     }
 
+    /// The advice of `--under-advice`.
+    fn load_advice(&self, context: &CommandContext) -> anyhow::Result<Option<AdvisedRuns>> {
+        let Some(text) = &self.under_advice else { return Ok(None) };
+        if let Some(name) = AdvisedRuns::contradicted_flag(|name| self.flags.has(name)) {
+            return Err(usage_error(format!(
+                "--{name} is given with --under-advice, which sets it; want one of them"
+            )));
+        }
+        AdvisedRuns::load(context, text).map(Some)
+    }
+
     fn measure_and_print(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let checked = self.check_run_file(context)?;
+        let advised = self.load_advice(context)?;
+        let limits = advised.as_ref().map(AdvisedRuns::limit_flags).unwrap_or_default();
+        let checked = self.check_with_flags(context, &limits)?;
         let part = |role| match role {
             CoRunnerRole::Companion => RunGroupRole::Companion,
             CoRunnerRole::Neighbour => RunGroupRole::Neighbour,
@@ -199,6 +233,9 @@ impl RunArgs {
                 )?,
             };
             context.console.print_stderr(&text);
+            if let Some(advised) = advised {
+                context.console.print_stderr(&format!("  {}\n", advised.cost_text(&batch.runs)?));
+            }
         }
         Ok(CliExitCode::from_raw(batch.failure.unwrap_or(0)))
     }

@@ -124,6 +124,38 @@ fn page_faults_are_those_of_every_process_or_not_called_exact() {
 }
 
 #[test]
+fn what_was_advised_is_tried_and_its_cost_is_said() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let burst = ["--", "sh", "-c", BUSY];
+    place.ok(&[&["run", "-q", "--repeat", "3", "--name", "burst"][..], &burst].concat());
+    let record = place.json(&["report", "burst", "-o", "json"]);
+    let quotas = record["subjects"][0]["advice"]["quotas"].as_array().unwrap().clone();
+    let limit =
+        quotas.iter().find(|quota| quota["key"] == "limit.memory").unwrap()["value"].as_str().unwrap();
+    assert!(quotas.iter().all(|quota| quota["key"] != "limit.cpu"), "a CPU limit throttles: {quotas:?}");
+
+    let output = place.run(&[&["run", "--under-advice", "burst", "--name", "again"][..], &burst].concat());
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let cost = said.lines().find(|line| line.contains("under the advice of burst")).expect(&said);
+    for part in [limit, "no CPU limit", "wall time", "0 throttled periods", "no process killed"] {
+        assert!(cost.contains(part), "{part}: {cost}");
+    }
+    let run = place.json(&["show", "last", "-o", "json"]);
+    assert!(run["context"]["limits"]["memory"].is_string(), "{}", run["context"]["limits"]);
+    assert_eq!(run["cpu"]["throttled_periods"], 0);
+
+    let twice = [&["run", "--under-advice", "burst", "--limit-memory", "1Gi"][..], &burst].concat();
+    let (code, error) = place.fails(&twice);
+    assert!(code == 2 && error.contains("--limit-memory") && error.contains("--under-advice"), "{error}");
+    let (code, error) = place.fails(&[&["run", "--under-advice", "again"][..], &burst].concat());
+    assert!(code == 2 && error.contains("too little to advise on"), "{error}");
+}
+
+#[test]
 fn the_same_repetitions_count_on_the_terminal_and_in_the_api() {
     let place = Place::new();
     // The second repetition is interrupted, so the batch ends with it.
@@ -144,4 +176,16 @@ fn the_same_repetitions_count_on_the_terminal_and_in_the_api() {
         rows.iter().filter(|row| row["counted"] == true).filter_map(|row| row["id"].as_str()).collect();
     assert_eq!((rows.len(), counted.len()), (2, 1), "{rows:?}");
     assert_eq!(counted, on_terminal);
+}
+
+#[test]
+fn advice_is_the_same_in_the_api_and_in_the_report() {
+    let place = Place::new();
+    let (run, _) = measure(&place, &[], "true");
+    let report = place.json(&["report", "last", "-o", "json"]);
+    let server = Server::start(place.command(&["up", "--listen", "127.0.0.1:0", "--no-power"]));
+    let told = answer(&server, &format!("/api/v1/runs/{}/advice", run["id"].as_str().unwrap()));
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(told["schema"], "metier.advice/1");
+    assert_eq!(told["advice"], report["subjects"][0]["advice"]);
 }
