@@ -63,9 +63,6 @@ pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
             ),
         );
     }
-    if let Some(killed) = oom_kill_text(run) {
-        warn("oom-kill", format!("{killed}; its figures are those of a run that lacked memory"));
-    }
     if let Some(throttled) =
         run.cpu.throttled_seconds.map(|s| s.get()).filter(|s| life > 0.0 && *s / life > 0.01)
     {
@@ -115,7 +112,14 @@ pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
             format!("the hottest sensor showed {after:.0} °C at the end; the cores may have slowed down"),
         );
     }
+    warnings.extend(find_oom_warning(run));
     warnings
+}
+
+/// Warns of processes that the kernel killed for want of memory.
+pub fn find_oom_warning(run: &Run) -> Option<RunWarning> {
+    let killed = oom_kill_text(run)?;
+    Some(RunWarning::new("oom-kill", format!("{killed}; its figures are those of a run that lacked memory")))
 }
 
 #[cfg(test)]

@@ -232,7 +232,13 @@ impl RecordWriter<'_> {
                 batched().map(|(all, major)| ((all.saturating_sub(major), major), ValueQuality::Estimated))
             });
         if let Some(((minor, major), quality)) = faults {
-            self.set_value("memory.minor_faults", quality, |r| &mut r.memory.minor_faults, Some(minor));
+            // Every source counts from the fork, so the launcher's copied pages are among them.
+            self.set_value(
+                "memory.minor_faults",
+                ValueQuality::Estimated,
+                |r| &mut r.memory.minor_faults,
+                Some(minor),
+            );
             self.set_value("memory.major_faults", quality, |r| &mut r.memory.major_faults, Some(major));
         }
         let counted = facts.outcome.oom_kills.max(totals.oom_kills);

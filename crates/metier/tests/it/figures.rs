@@ -73,8 +73,9 @@ fn time_in_the_run_queue_is_that_of_the_runs_own_tasks() {
         |path: &str| run.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path}: {run:#}"));
     let (queued, share) = (number("/cpu/run_queue_seconds"), number("/cpu/run_queue_ratio"));
     let (cpu, wall) = (number("/summary/cpu_seconds"), number("/summary/wall_seconds"));
-    // While one ran for its half of the time, the other one stood in the queue.
-    assert!(queued >= 0.4 * cpu, "{queued} s of {cpu} s");
+    // While one ran for its half of the time, the other one stood in the queue; and two tasks cannot
+    // run and queue for more than twice the wall time, besides the shell that starts them.
+    assert!(queued >= 0.4 * cpu && cpu + queued <= 2.1 * wall + 0.05, "{queued} s, {cpu} s of {wall} s");
     // Both always want the core, so queueing explains the wall time of all but one of them.
     assert!(share <= 1.0 - (cpu / (cpu + queued)) + 0.01 && share <= queued / wall, "{share}");
     assert_eq!(run["quality"]["cpu.run_queue_seconds"], "exact");
@@ -110,17 +111,29 @@ fn a_child_killed_for_memory_is_in_the_verdict_and_a_warning() {
 }
 
 #[test]
-fn page_faults_are_those_of_every_process_or_not_called_exact() {
+fn page_faults_are_those_of_every_process_and_not_called_exact() {
     let place = Place::new();
-    // A program that faults in 1000 pages at the least; the group's own counter lags behind.
-    let (run, _) = measure(&place, &[], "head -c 4096000 /dev/zero | tail -c 4096000 > /dev/null");
-    let faults = run["memory"]["minor_faults"].as_u64().unwrap();
-    let quality = run["quality"]["memory.minor_faults"].as_str().unwrap();
-    assert!(faults >= 1000 || quality != "exact", "{faults} {quality}");
-    let (run, _) = measure(&place, &[], "true");
-    let faults = run["memory"]["minor_faults"].as_u64().unwrap();
-    let quality = run["quality"]["memory.minor_faults"].as_str().unwrap();
-    assert!(faults > 10 || quality != "exact", "no program starts without a fault: {faults} {quality}");
+    for script in ["true", "head -c 4096000 /dev/zero | tail -c 4096000 > /dev/null"] {
+        let (run, _) = measure(&place, &[], script);
+        let faults = run["memory"]["minor_faults"].as_u64().unwrap() as f64;
+        let counted = faults_by_wait4(script) as f64;
+        // Two starts of one program differ by a few faults; metier's includes its own fork.
+        assert!(faults >= 0.8 * counted, "{script}: {faults} against {counted}");
+        assert_eq!(run["quality"]["memory.minor_faults"], "estimated");
+    }
+}
+
+/// Page faults without IO of a shell script and its children, as the kernel tells its parent.
+#[expect(clippy::zombie_processes, reason = "wait4 reaps it, and gives its use")]
+fn faults_by_wait4(script: &str) -> i64 {
+    let child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+    let (mut status, mut used) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
+    // SAFETY: a child that this function started and nothing else waits for; both pointers are valid.
+    let used = unsafe {
+        libc::wait4(child.id() as i32, &mut status, 0, used.as_mut_ptr());
+        used.assume_init()
+    };
+    used.ru_minflt
 }
 
 #[test]
