@@ -10,6 +10,7 @@
 //! - [`cpu_consumers`] attributes CPU time to processes.
 //! - [`packet_socket`] opens unix packet sockets.
 //! - [`proc_stat`] parses the CPU times of processes and processors.
+//! - [`socket_file`] removes the file of a bound socket, and no other.
 //! - [`signals`] blocks stop signals and reads them from a descriptor.
 //! - [`stop_request`] handles the signals that stop a long-running process.
 
@@ -27,6 +28,7 @@ pub mod perf_counters;
 pub mod proc_stat;
 pub mod process_events;
 pub mod signals;
+pub mod socket_file;
 pub mod stop_request;
 pub mod wakeup;
 
