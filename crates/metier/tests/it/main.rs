@@ -25,6 +25,7 @@ mod listen;
 mod look;
 mod module_cycles;
 mod names;
+mod open_files;
 #[path = "../../../metier-onnx/tests/it/common/mod.rs"]
 mod onnx;
 mod passport;
