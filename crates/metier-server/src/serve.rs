@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use metier_stats::ChangeMemo;
 use metier_store::RecordStore;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -72,6 +73,7 @@ pub async fn serve(
         power: config.power.clone().map(PowerSampler::start).transpose()?,
         storage: StoreHandle::new(store).into(),
         config,
+        changes: ChangeMemo::default(),
         started: SystemTime::now(),
     });
     let tasks = CacheTasks::start(&app.soprano, &app.storage, &app.http).await;

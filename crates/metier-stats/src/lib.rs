@@ -25,7 +25,7 @@ mod permutation;
 mod random;
 mod run_selection;
 
-pub use change::{ChangeOptions, find_changes};
+pub use change::{ChangeMemo, ChangeOptions, find_changes};
 pub use compare::{CompareOptions, compare};
 pub use comparison::{
     ComparedGroup, ComparisonVerdict, ExcludedRun, ExclusionReason, LevelSummary, MetricComparison,
