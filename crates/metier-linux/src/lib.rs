@@ -12,6 +12,7 @@
 //! - [`packet_socket`] opens unix packet sockets.
 //! - [`proc_stat`] parses the CPU times of processes and processors.
 //! - [`socket_file`] removes the file of a bound socket, and no other.
+//! - [`socket_owner`] finds the user of a TCP socket.
 //! - [`signals`] blocks stop signals and reads them from a descriptor.
 //! - [`stop_request`] handles the signals that stop a long-running process.
 
@@ -31,6 +32,7 @@ pub mod proc_stat;
 pub mod process_events;
 pub mod signals;
 pub mod socket_file;
+pub mod socket_owner;
 pub mod stop_request;
 pub mod wakeup;
 

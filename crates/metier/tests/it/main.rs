@@ -25,9 +25,9 @@ mod listen;
 mod look;
 mod module_cycles;
 mod names;
-mod open_files;
 #[path = "../../../metier-onnx/tests/it/common/mod.rs"]
 mod onnx;
+mod open_files;
 mod passport;
 mod place;
 mod postgres;
