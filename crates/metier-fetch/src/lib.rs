@@ -35,7 +35,7 @@ pub fn client_builder() -> ClientBuilder {
 }
 
 /// Whether this host has certificates of authorities; looked up once.
-fn has_authorities() -> bool {
+pub fn has_authorities() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| !rustls_native_certs::load_native_certs().certs.is_empty())
 }

@@ -30,6 +30,7 @@ mod onnx;
 mod open_files;
 mod passport;
 mod place;
+mod plain_http;
 mod postgres;
 mod power;
 mod power_doors;
