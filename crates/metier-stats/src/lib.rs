@@ -30,7 +30,7 @@ mod random;
 mod run_selection;
 
 pub use busy_cores::{CorePeakTracker, counter_rates, peak_cores};
-pub use change::{ChangeOptions, find_changes};
+pub use change::{ChangeMemo, ChangeOptions, find_changes};
 pub use compare::{CompareOptions, compare};
 pub use comparison::{
     ComparedGroup, ComparisonVerdict, ExcludedRun, ExclusionReason, LevelSummary, MetricComparison,

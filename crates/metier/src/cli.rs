@@ -131,7 +131,7 @@ pub enum CliCommand {
     Up(command::up::UpArgs),
     /// Serve one role alone: Kepler's estimator, model server or trainer
     Serve(command::serve::ServeArgs),
-    /// Print the token that other users need to start runs here
+    /// Print the token that other users need to read and start runs here
     Token(command::token::TokenArgs),
     /// Show the settings and the source of each
     Config(command::config::ConfigArgs),

@@ -1,5 +1,7 @@
 //! Runs a parsed command line: loads settings, starts logging, runs the command, reports its error.
 
+use metier_linux::open_files;
+
 use crate::cli::{CliCommand, CommandLine};
 use crate::command::CommandContext;
 use crate::config::{FlagSettings, Settings};
@@ -51,6 +53,15 @@ fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
     let is_server = matches!(command, CliCommand::Up(_) | CliCommand::Agent(_) | CliCommand::Serve(_));
     if !is_server && (context.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
         log::start_logging(&context.console, context.verbose, log::COMMAND_LEVEL)?;
+    }
+    let is_run = matches!(command, CliCommand::Run(_));
+    match open_files::check_limit() {
+        Err(few) if is_run => {
+            print_error(&few.to_string());
+            return Ok(CliExitCode::OWN_FAILURE);
+        }
+        Err(few) if is_server => return Err(few.into()),
+        _ => {}
     }
     match command {
         CliCommand::Run(run) => run.run(&context),

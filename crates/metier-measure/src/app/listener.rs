@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use metier_linux::socket_file::SocketFile;
 use metier_types::{LockUnpoisoned, MissingReason, RunId, Series, StageSource};
 
 use super::descriptor;
@@ -67,7 +68,7 @@ pub struct RunMessageListener {
     spans: Vec<StageCpuSpan>,
     last_cpu_ns: Option<u64>,
     problems: Vec<(String, MissingReason)>,
-    sockets: Vec<PathBuf>,
+    sockets: Vec<SocketFile>,
 }
 
 impl RunMessageListener {
@@ -92,7 +93,7 @@ impl RunMessageListener {
             let path = ways.socket_path.clone().unwrap_or_else(|| folder.join(SOCKET_NAME));
             match AppSockets::bind(&path) {
                 Ok(bound) => {
-                    sockets.push(path);
+                    sockets.extend(bound.files);
                     ports.push(MessageInput::Stream(bound.stream));
                     ports.extend(bound.datagrams.map(MessageInput::Datagrams));
                 }
@@ -173,8 +174,8 @@ impl RunMessageListener {
         let mut tell = |name: &str, path: PathBuf| {
             variables.push((name.to_string(), path.to_string_lossy().into_owned()));
         };
-        if let Some(path) = self.sockets.first() {
-            let path = if self.is_private { seen.join(SOCKET_NAME) } else { path.clone() };
+        if let Some(file) = self.sockets.first() {
+            let path = if self.is_private { seen.join(SOCKET_NAME) } else { file.path().to_path_buf() };
             tell("METIER_DATAGRAMS", socket::datagram_path(&path));
             tell("METIER_SOCKET", path);
         }
@@ -262,7 +263,7 @@ impl RunMessageListener {
 impl Drop for RunMessageListener {
     fn drop(&mut self) {
         self.stop();
-        self.sockets.iter().for_each(|path| socket::remove_sockets(path));
+        self.sockets.iter().for_each(SocketFile::remove);
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

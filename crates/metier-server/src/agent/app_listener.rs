@@ -14,10 +14,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use metier_linux::cgroup::group_identity::{self, CgroupKind as Whose};
+use metier_linux::socket_file::SocketFile;
 use metier_measure::app::listener::parse_frames;
 use metier_measure::app::message_queue::{MessageQueue, QueueClosed};
 use metier_measure::app::message_reader::{MessageInput, MessageReader, RejectionCounts};
-use metier_measure::app::socket::{self, AppSockets};
+use metier_measure::app::socket::AppSockets;
 use metier_measure::app::{IntakeLimits, MessageIntake, StageStats};
 use metier_prom::{MetricKind, MetricsPage, RenderedLabels};
 use metier_types::{LockUnpoisoned, StageKind};
@@ -122,7 +123,7 @@ fn program_name(cmdline: &[u8], command: &str) -> String {
 }
 
 pub struct AppListener {
-    paths: Vec<PathBuf>,
+    files: Vec<SocketFile>,
     intake: Arc<Mutex<MessageIntake<AppIdentity>>>,
     doorstep: Arc<RejectionCounts>,
     /// Messages of each sender at the last scrape, and since when that count has not changed.
@@ -143,7 +144,7 @@ impl AppListener {
                 Ok(sockets) => {
                     ports.push(MessageInput::Stream(sockets.stream));
                     ports.extend(sockets.datagrams.map(MessageInput::Datagrams));
-                    bound.push(path.clone());
+                    bound.extend(sockets.files);
                 }
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "cannot listen for messages of applications; name another socket with --socket");
@@ -167,14 +168,14 @@ impl AppListener {
             Ok(started) => started,
             Err(error) => {
                 tracing::warn!(%error, "cannot listen for messages of applications");
-                bound.iter().for_each(|path| socket::remove_sockets(path));
+                bound.iter().for_each(SocketFile::remove);
                 return None;
             }
         };
         let proc = proc.to_path_buf();
         pump.admit_peers(Box::new(move |peer| Some(AppIdentity::from_process(&proc, peer.pid))));
         Some(Self {
-            paths: bound,
+            files: bound,
             intake,
             doorstep: pump.rejections(),
             heard: HashMap::new(),
@@ -183,8 +184,8 @@ impl AppListener {
         })
     }
 
-    pub fn paths(&self) -> &[PathBuf] {
-        &self.paths
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(SocketFile::path)
     }
 
     /// Writes all metrics, then drops senders that were silent for [`APP_EXPIRY`].
@@ -214,7 +215,7 @@ impl Drop for AppListener {
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
         }
-        self.paths.iter().for_each(|path| socket::remove_sockets(path));
+        self.files.iter().for_each(SocketFile::remove);
     }
 }
 

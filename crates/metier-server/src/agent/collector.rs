@@ -39,7 +39,7 @@ impl AgentCollector {
         let device = metier_device::identity::identify_device(roots, config.data.as_deref())
             .map_err(|error| Error::Device { reason: error.to_string() })?;
         let groups =
-            GroupTracker::new(roots, config.bounds.clone(), cgroup_usage::raise_open_file_limit(&roots.proc));
+            GroupTracker::new(roots, config.bounds.clone(), cgroup_usage::open_file_budget(&roots.proc));
         if !groups.is_any_mounted() {
             tracing::warn!("no control group file system is mounted: containers and pods cannot be shown");
         }

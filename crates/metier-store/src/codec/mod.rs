@@ -41,7 +41,8 @@ mod byte_reader;
 mod float_page;
 mod integer_page;
 
-use byte_reader::{ByteReader, put_text, put_varint, xxh64};
+pub use byte_reader::xxh64;
+use byte_reader::{ByteReader, put_text, put_varint};
 use metier_types::{ColumnKind, ColumnUnit, ColumnValues, ExtraFields, RunId, Series, SeriesColumn};
 
 const MAGIC: &[u8; 4] = b"mser";

@@ -100,6 +100,9 @@ pub struct PlaceArgs {
     /// Create or replace the Deployment, after a dry run
     #[arg(long, requires = "image", conflicts_with = "rollback")]
     apply: bool,
+    /// Replace a Deployment of that name that metier did not make; --rollback restores it
+    #[arg(long, requires = "apply")]
+    replace: bool,
     /// Restore the Deployment from before the last --apply
     #[arg(long)]
     rollback: bool,
@@ -249,6 +252,7 @@ impl PlaceArgs {
             arguments: self.arguments.clone(),
             environment: parse_name_values("--env", &self.env)?,
             ports: self.ports.clone(),
+            replaces_foreign: self.replace,
         };
         match serving.defect() {
             Some((field, got, want)) => Err(usage_error(format!("--{field} is {got}; want {want}"))),

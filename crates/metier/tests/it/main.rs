@@ -28,8 +28,10 @@ mod module_cycles;
 mod names;
 #[path = "../../../metier-onnx/tests/it/common/mod.rs"]
 mod onnx;
+mod open_files;
 mod passport;
 mod place;
+mod plain_http;
 mod postgres;
 mod power;
 mod power_doors;
