@@ -237,6 +237,13 @@ pub(crate) fn count_rows(bytes: &[u8], limits: DecodeLimits) -> Result<usize, Co
     SeriesDecoder::open(bytes, limits).map(|table| table.rows)
 }
 
+/// Time of the last row in encoded bytes; `None` without rows.
+pub(crate) fn last_time(bytes: &[u8], limits: DecodeLimits) -> Result<Option<i64>, CodecError> {
+    let mut times = Vec::new();
+    SeriesDecoder::open(bytes, limits)?.decode_integers(&mut times)?;
+    Ok(times.last().copied())
+}
+
 /// A validated series whose pages are decoded in order: the times first, then each column after its
 /// header. Values are appended to vectors of the caller.
 pub(crate) struct SeriesDecoder<'a> {

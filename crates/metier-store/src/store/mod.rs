@@ -8,9 +8,11 @@ mod run_search;
 mod runs;
 mod series;
 mod session_queue;
+mod spooled;
 mod trials;
 
 pub use session_queue::{CancelOutcome, ClaimedSession, NewSession, SessionEnd, SessionFilter};
+pub(crate) use spooled::ArtefactReader;
 pub use trials::StoredTrial;
 
 use std::fmt;

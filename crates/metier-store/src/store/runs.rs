@@ -39,18 +39,7 @@ impl RecordStore {
         let json = self.to_checked_json(run)?;
         let compacted = self.write_transaction("recording the end of a run", |session| {
             let was = stored_run_json(session, run.id)?.ok_or_else(|| self.run_not_found(run.id))?;
-            let linked = parse_artefacts(&was);
-            if linked.iter().all(|artefact_ref| run.artefacts.contains(artefact_ref)) {
-                self.update_run(session, run, &json)?;
-            } else {
-                let mut run = run.clone();
-                for artefact in linked {
-                    if run.artefacts.iter().all(|other| other.name != artefact.name) {
-                        run.artefacts.push(artefact);
-                    }
-                }
-                self.update_run(session, &run, &self.to_checked_json(&run)?)?;
-            }
+            self.replace_begun(session, run, &json, &was)?;
             self.compact_chunks(session, run.id)
         })?;
         if compacted {
@@ -177,13 +166,7 @@ impl RecordStore {
             let Some(mut row) = session.query_row(sql, &[hex_id(id.as_bytes()).into(), owner.into()])? else {
                 return Ok(false);
             };
-            let mut run = self.parse_run(id, &row.next_text())?;
-            run.state = RunState::Interrupted;
-            run.exit = Some(RunExit::from_cause(ExitCause::Lost));
-            run.warnings.push(RunWarning::new(
-                "interrupted",
-                "the measuring program went away before the end of the run; only what it had written is here",
-            ));
+            let run = interrupted_run(self.parse_run(id, &row.next_text())?);
             self.update_run(session, &run, &self.to_checked_json(&run)?)?;
             self.compact_chunks(session, id)?;
             Ok(true)
@@ -214,7 +197,7 @@ impl RecordStore {
     }
 
     /// Returns `false` if the id is in use.
-    fn insert_run(
+    pub(super) fn insert_run(
         &self,
         session: &mut dyn SqlTransaction,
         run: &Run,
@@ -232,8 +215,35 @@ impl RecordStore {
         Ok(true)
     }
 
+    /// Replaces the record of a begun run by that of its end. Artefacts that were linked meanwhile
+    /// stay.
+    pub(super) fn replace_begun(
+        &self,
+        session: &mut dyn SqlTransaction,
+        run: &Run,
+        json: &str,
+        was: &str,
+    ) -> Result<(), Error> {
+        let linked = parse_artefacts(was);
+        if linked.iter().all(|artefact_ref| run.artefacts.contains(artefact_ref)) {
+            return self.update_run(session, run, json);
+        }
+        let mut run = run.clone();
+        for artefact in linked {
+            if run.artefacts.iter().all(|other| other.name != artefact.name) {
+                run.artefacts.push(artefact);
+            }
+        }
+        self.update_run(session, &run, &self.to_checked_json(&run)?)
+    }
+
     /// Replaces the record and clears the owner.
-    fn update_run(&self, session: &mut dyn SqlTransaction, run: &Run, json: &str) -> Result<(), Error> {
+    pub(super) fn update_run(
+        &self,
+        session: &mut dyn SqlTransaction,
+        run: &Run,
+        json: &str,
+    ) -> Result<(), Error> {
         let sql = "UPDATE run SET batch = ?1, workload = ?2, workload_name = ?3, device = ?4, device_name = ?5, \
                    state = ?6, cause = ?7, started = ?8, warmup = ?9, search = ?10, owner_host = ?11, owner = ?12, \
                    record = ?13 WHERE id = ?14";
@@ -253,6 +263,17 @@ impl RecordStore {
         session.execute("DELETE FROM run_artefact WHERE run = ?1", &[(&id).into()])?;
         write_artefacts(session, run)
     }
+}
+
+/// A run whose measuring process is gone.
+pub(super) fn interrupted_run(mut run: Run) -> Run {
+    run.state = RunState::Interrupted;
+    run.exit = Some(RunExit::from_cause(ExitCause::Lost));
+    run.warnings.push(RunWarning::new(
+        "interrupted",
+        "the measuring program went away before the end of the run; only what it had written is here",
+    ));
+    run
 }
 
 fn state_error(want: &str, got: RunState) -> Error {

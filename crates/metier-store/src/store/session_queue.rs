@@ -12,7 +12,7 @@ use metier_types::{
 
 use super::{RecordStore, hex_id, to_index_text, to_microseconds};
 use crate::engine::{SqlRow, SqlTransaction, SqlValue};
-use crate::{Error, OwnerProcess};
+use crate::{Error, OwnerProcess, RunFilter};
 
 /// Maximum size of a record: a run file has a few kB, and the interfaces accept at most 1 MiB.
 const MAX_RECORD_BYTES: usize = 4 << 20;
@@ -75,6 +75,15 @@ pub struct SessionEnd {
     /// Exit code of the measuring process.
     pub exit_code: Option<i32>,
     pub reason: Option<String>,
+}
+
+impl SessionEnd {
+    pub(super) fn apply_to(&self, record: &mut Record, now: UtcTimestamp) {
+        record.state = self.state;
+        record.ended = Some(now);
+        record.exit_code = self.exit_code;
+        record.reason.clone_from(&self.reason);
+    }
 }
 
 /// Outcome of a cancellation.
@@ -323,7 +332,7 @@ impl RecordStore {
             record.state = SessionState::Cancelled;
             record.ended = Some(now);
             record.reason = Some(format!("cancelled {by} before its turn came"));
-            put_session(session, &mut record)?;
+            replace_session(session, &mut record)?;
             Ok(CancelOutcome::Removed)
         })
     }
@@ -343,14 +352,14 @@ impl RecordStore {
         })
     }
 
+    /// The runs that a session has made so far, oldest first.
+    pub fn runs_of_session(&self, session: &Record) -> Result<Vec<RunId>, Error> {
+        runs_of_batch(self, session.batch)
+    }
+
     /// Ends a session of this owner. Returns `false` if the owner no longer holds it.
     pub fn end_session(&self, id: SessionId, owner: &OwnerProcess, end: &SessionEnd) -> Result<bool, Error> {
-        self.settle_session(id, &owner_json(owner)?, |record, now| {
-            record.state = end.state;
-            record.ended = Some(now);
-            record.exit_code = end.exit_code;
-            record.reason = end.reason.clone();
-        })
+        self.settle_session(id, &owner_json(owner)?, |record, now| end.apply_to(record, now))
     }
 
     /// Sessions that are marked as running on a device.
@@ -409,7 +418,7 @@ impl RecordStore {
             };
             let mut record = self.parse_session(&id.to_string(), &row.next_text())?;
             change(&mut record, now);
-            put_session(session, &mut record)?;
+            replace_session(session, &mut record)?;
             Ok(true)
         })
     }
@@ -476,6 +485,15 @@ impl RecordStore {
     }
 }
 
+/// The runs of a batch, oldest first, as a session lists them.
+pub(super) fn runs_of_batch(store: &RecordStore, batch: BatchId) -> Result<Vec<RunId>, Error> {
+    let filter =
+        RunFilter { batch: Some(batch), warmup: true, limit: MAX_LISTED_RUNS as u32, ..RunFilter::default() };
+    let mut runs: Vec<RunId> = store.runs(&filter)?.runs.iter().map(|run| run.id).collect();
+    runs.reverse();
+    Ok(runs)
+}
+
 /// Locks the lane, so that transactions in it run one after the other.
 fn lock_lane(session: &mut dyn SqlTransaction, lane: &str) -> Result<(), Error> {
     let sql = "INSERT INTO session_lane (lane, used, last) VALUES (?1, ?2, 0) \
@@ -499,7 +517,7 @@ fn waiting_sessions(session: &mut dyn SqlTransaction) -> Result<Vec<(i64, Option
 }
 
 /// Writes a record and clears its worker.
-fn put_session(session: &mut dyn SqlTransaction, record: &mut Record) -> Result<(), Error> {
+pub(super) fn replace_session(session: &mut dyn SqlTransaction, record: &mut Record) -> Result<(), Error> {
     record.position = None;
     let sql =
         "UPDATE session SET state = ?1, record = ?2, worker = NULL, owner = NULL, child = NULL WHERE id = ?3";
@@ -508,7 +526,7 @@ fn put_session(session: &mut dyn SqlTransaction, record: &mut Record) -> Result<
     session.execute(sql, &values).map(|_| ())
 }
 
-fn owner_json(owner: &OwnerProcess) -> Result<String, Error> {
+pub(super) fn owner_json(owner: &OwnerProcess) -> Result<String, Error> {
     let refused = |error: serde_json::Error| Error::Refused {
         what: "owner of a session",
         got: error.to_string(),
@@ -519,7 +537,7 @@ fn owner_json(owner: &OwnerProcess) -> Result<String, Error> {
 
 /// The JSON of a record. It never contains a NUL, which PostgreSQL rejects: JSON escapes it as
 /// `\u0000`.
-fn session_json(record: &Record) -> Result<String, Error> {
+pub(super) fn session_json(record: &Record) -> Result<String, Error> {
     let refused = |got: String, want: &str| {
         Err(Error::Refused { what: "record of a session", got, want: want.to_string() })
     };

@@ -34,6 +34,9 @@ mod power;
 mod power_doors;
 mod power_query;
 mod predictors;
+#[path = "../../../metier-store/tests/it/common/private_postgres.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod private_postgres;
 mod report;
 mod run;
 mod runfile;
@@ -42,5 +45,6 @@ mod session;
 mod settings;
 mod source_file;
 mod split;
+mod spool;
 mod trend;
 mod up;
