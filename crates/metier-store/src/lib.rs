@@ -42,5 +42,6 @@ pub use run_sink::{RunSink, SpoolNotice};
 pub use series_writer::{SeriesWriter, WriterReport};
 pub use spool::{RunSpool, SpoolDelivery};
 pub use store::{
-    CancelOutcome, ClaimedSession, NewSession, RecordStore, SessionEnd, SessionFilter, StoredTrial,
+    CancelOutcome, ClaimedSession, NewSession, RecordStore, SessionEnd, SessionFilter, StoreCheckReport,
+    StoreFinding, StoredTrial,
 };

@@ -36,6 +36,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../migrations/1.postgres.sql"),
     include_str!("../migrations/2.postgres.sql"),
     include_str!("../migrations/3.postgres.sql"),
+    include_str!("../migrations/4.postgres.sql"),
 ];
 
 const TABLE_NAMES: &str = "'run','tag','chunk','block','artefact','artefact_part','run_artefact','device','workload','memo',\

@@ -1,6 +1,7 @@
 //! The store: one interface over both engines. Each file here implements one part.
 
 mod artefacts;
+mod check;
 mod memo;
 mod predictors;
 mod records;
@@ -11,6 +12,7 @@ mod session_queue;
 mod spooled;
 mod trials;
 
+pub use check::{StoreCheckReport, StoreFinding};
 pub use session_queue::{CancelOutcome, ClaimedSession, NewSession, SessionEnd, SessionFilter};
 pub(crate) use spooled::ArtefactReader;
 pub use trials::StoredTrial;

@@ -4,6 +4,7 @@ use metier_types::{ArtefactRef, BatchId, ExitCause, Run, RunExit, RunId, RunStat
 use serde::Deserialize;
 
 use super::{RecordStore, hex_id, to_index_text, to_microseconds};
+use crate::codec::row_sum;
 use crate::engine::{SqlTransaction, SqlValue};
 use crate::run_filter::{command_line, search_text};
 use crate::{Error, OwnerProcess};
@@ -160,7 +161,7 @@ impl RecordStore {
     }
 
     /// Returns `false` if the run ended, or another process marked it, since it was listed.
-    fn mark_interrupted(&self, id: RunId, owner: &str) -> Result<bool, Error> {
+    pub(super) fn mark_interrupted(&self, id: RunId, owner: &str) -> Result<bool, Error> {
         self.write_transaction("marking a run as interrupted", |session| {
             let sql = "SELECT record FROM run WHERE id = ?1 AND state = 'running' AND owner = ?2";
             let Some(mut row) = session.query_row(sql, &[hex_id(id.as_bytes()).into(), owner.into()])? else {
@@ -205,8 +206,8 @@ impl RecordStore {
         owner: Option<&OwnerProcess>,
     ) -> Result<bool, Error> {
         let sql = "INSERT INTO run (batch, workload, workload_name, device, device_name, state, cause, started, \
-                   warmup, search, owner_host, owner, record, id) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT (id) DO NOTHING";
+                   warmup, search, owner_host, owner, record, id, sum) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT (id) DO NOTHING";
         if session.execute(sql, &run_columns(run, json, owner))? == 0 {
             return Ok(false);
         }
@@ -246,7 +247,7 @@ impl RecordStore {
     ) -> Result<(), Error> {
         let sql = "UPDATE run SET batch = ?1, workload = ?2, workload_name = ?3, device = ?4, device_name = ?5, \
                    state = ?6, cause = ?7, started = ?8, warmup = ?9, search = ?10, owner_host = ?11, owner = ?12, \
-                   record = ?13 WHERE id = ?14";
+                   record = ?13, sum = ?15 WHERE id = ?14";
         session.execute(sql, &run_columns(run, json, None))?;
         let id = hex_id(run.id.as_bytes());
         session.execute("DELETE FROM tag WHERE run = ?1", &[(&id).into()])?;
@@ -259,7 +260,9 @@ impl RecordStore {
     pub(super) fn replace_record(&self, session: &mut dyn SqlTransaction, run: &Run) -> Result<(), Error> {
         let json = self.to_checked_json(run)?;
         let id = hex_id(run.id.as_bytes());
-        session.execute("UPDATE run SET record = ?1 WHERE id = ?2", &[json.into(), (&id).into()])?;
+        let sum = row_sum(&[json.as_bytes()]);
+        let sql = "UPDATE run SET record = ?1, sum = ?3 WHERE id = ?2";
+        session.execute(sql, &[json.into(), (&id).into(), sum.into()])?;
         session.execute("DELETE FROM run_artefact WHERE run = ?1", &[(&id).into()])?;
         write_artefacts(session, run)
     }
@@ -295,7 +298,7 @@ fn parse_artefacts(json: &str) -> Vec<ArtefactRef> {
     serde_json::from_str::<ArtefactList>(json).map(|part| part.artefacts).unwrap_or_default()
 }
 
-fn run_columns<'a>(run: &Run, json: &'a str, owner: Option<&OwnerProcess>) -> [SqlValue<'a>; 14] {
+pub(super) fn run_columns<'a>(run: &Run, json: &'a str, owner: Option<&OwnerProcess>) -> [SqlValue<'a>; 15] {
     [
         hex_id(run.batch.as_bytes()).into(),
         to_index_text(run.workload.id.as_str()).into(),
@@ -311,6 +314,7 @@ fn run_columns<'a>(run: &Run, json: &'a str, owner: Option<&OwnerProcess>) -> [S
         owner.and_then(|owner| serde_json::to_string(owner).ok()).into(),
         json.into(),
         hex_id(run.id.as_bytes()).into(),
+        row_sum(&[json.as_bytes()]).into(),
     ]
 }
 

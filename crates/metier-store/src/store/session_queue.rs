@@ -11,6 +11,7 @@ use metier_types::{
 };
 
 use super::{RecordStore, hex_id, to_index_text, to_microseconds};
+use crate::codec::row_sum;
 use crate::engine::{SqlRow, SqlTransaction, SqlValue};
 use crate::{Error, OwnerProcess, RunFilter};
 
@@ -134,14 +135,17 @@ impl RecordStore {
                 turns: 0,
                 extra: ExtraFields::new(),
             };
-            let sql = "INSERT INTO session (id, number, state, device, job, cancel, record) \
-                       VALUES (?1, ?2, 'queued', ?3, ?4, 0, ?5)";
-            let values: [SqlValue<'_>; 5] = [
+            let sql = "INSERT INTO session (id, number, state, device, job, cancel, record, sum) \
+                       VALUES (?1, ?2, 'queued', ?3, ?4, 0, ?5, ?6)";
+            let json = session_json(&record)?;
+            let sum = row_sum(&[json.as_bytes()]);
+            let values: [SqlValue<'_>; 6] = [
                 hex_id(new.id.as_bytes()).into(),
                 number.into(),
                 new.device.as_deref().map(to_index_text).into(),
                 new.job.as_deref().map(to_index_text).into(),
-                session_json(&record)?.into(),
+                json.into(),
+                sum.into(),
             ];
             session.execute(sql, &values)?;
             let old = "DELETE FROM session WHERE number <= ?1 AND state NOT IN ('queued', 'running')";
@@ -274,14 +278,12 @@ impl RecordStore {
             record.measured_by = Some(device.clone());
             record.reason = None;
             record.turns += 1;
-            let sql = "UPDATE session SET state = 'running', worker = ?1, owner = ?2, child = NULL, record = ?3 \
+            let sql = "UPDATE session SET state = 'running', worker = ?1, owner = ?2, child = NULL, record = ?3, sum = ?5 \
                        WHERE id = ?4 AND state = 'queued'";
-            let values = [
-                (&worker).into(),
-                (&owner).into(),
-                session_json(&record)?.into(),
-                hex_id(record.id.as_bytes()).into(),
-            ];
+            let json = session_json(&record)?;
+            let sum = row_sum(&[json.as_bytes()]);
+            let id = hex_id(record.id.as_bytes());
+            let values = [(&worker).into(), (&owner).into(), json.into(), id.into(), sum.into()];
             // It may have been cancelled or claimed by another device in the meantime.
             Ok((session.execute(sql, &values)? == 1).then_some(record))
         })
@@ -347,8 +349,10 @@ impl RecordStore {
             };
             let mut record = self.parse_session(&id.to_string(), &row.next_text())?;
             record.runs = runs.iter().copied().take(MAX_LISTED_RUNS).collect();
-            let sql = "UPDATE session SET record = ?1 WHERE id = ?2";
-            session.execute(sql, &[session_json(&record)?.into(), hex_id(id.as_bytes()).into()]).map(|_| ())
+            let sql = "UPDATE session SET record = ?1, sum = ?3 WHERE id = ?2";
+            let json = session_json(&record)?;
+            let sum = row_sum(&[json.as_bytes()]);
+            session.execute(sql, &[json.into(), hex_id(id.as_bytes()).into(), sum.into()]).map(|_| ())
         })
     }
 
@@ -426,10 +430,7 @@ impl RecordStore {
     /// Stores a part of a session's output; `part` ascends.
     pub fn append_session_log(&self, id: SessionId, part: u32, content: &[u8]) -> Result<(), Error> {
         self.write_transaction("keeping the log of a session", |session| {
-            let sql =
-                "INSERT INTO session_log (session, part, content) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-            let values = [hex_id(id.as_bytes()).into(), i64::from(part).into(), content.into()];
-            session.execute(sql, &values).map(|_| ())
+            insert_log_part(session, id, part, content)
         })
     }
 
@@ -485,6 +486,20 @@ impl RecordStore {
     }
 }
 
+pub(super) fn insert_log_part(
+    session: &mut dyn SqlTransaction,
+    id: SessionId,
+    part: u32,
+    content: &[u8],
+) -> Result<(), Error> {
+    let sql = "INSERT INTO session_log (session, part, content, sum) VALUES (?1, ?2, ?3, ?4) \
+               ON CONFLICT DO NOTHING";
+    let sum = row_sum(&[content]).into();
+    session
+        .execute(sql, &[hex_id(id.as_bytes()).into(), i64::from(part).into(), content.into(), sum])
+        .map(|_| ())
+}
+
 /// The runs of a batch, oldest first, as a session lists them.
 pub(super) fn runs_of_batch(store: &RecordStore, batch: BatchId) -> Result<Vec<RunId>, Error> {
     let filter =
@@ -519,10 +534,11 @@ fn waiting_sessions(session: &mut dyn SqlTransaction) -> Result<Vec<(i64, Option
 /// Writes a record and clears its worker.
 pub(super) fn replace_session(session: &mut dyn SqlTransaction, record: &mut Record) -> Result<(), Error> {
     record.position = None;
-    let sql =
-        "UPDATE session SET state = ?1, record = ?2, worker = NULL, owner = NULL, child = NULL WHERE id = ?3";
-    let values =
-        [record.state.word().into(), session_json(record)?.into(), hex_id(record.id.as_bytes()).into()];
+    let sql = "UPDATE session SET state = ?1, record = ?2, worker = NULL, owner = NULL, child = NULL, \
+               sum = ?4 WHERE id = ?3";
+    let json = session_json(record)?;
+    let sum = row_sum(&[json.as_bytes()]);
+    let values = [record.state.word().into(), json.into(), hex_id(record.id.as_bytes()).into(), sum.into()];
     session.execute(sql, &values).map(|_| ())
 }
 

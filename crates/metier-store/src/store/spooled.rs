@@ -9,7 +9,7 @@ use metier_types::{ContentDigest, ExitCause, Run, RunId, RunState, SessionId, Se
 
 use super::runs::{interrupted_run, stored_run_json};
 use super::series::{PIECE_LIMITS, SeriesChunk, chunks_after, insert_chunk};
-use super::session_queue::{replace_session, session_json};
+use super::session_queue::{insert_log_part, replace_session, session_json};
 use super::{RecordStore, SessionEnd, hex_id};
 use crate::codec;
 use crate::engine::{SqlTransaction, SqlValue};
@@ -155,19 +155,21 @@ impl RecordStore {
         let owner = super::session_queue::owner_json(owner)?;
         let id = hex_id(record.id.as_bytes());
         self.write_transaction("spooling the end of a session", |session| {
-            let sql = "INSERT INTO session (id, number, state, owner, cancel, record) \
-                       VALUES (?1, ?2, ?3, ?4, 0, ?5) ON CONFLICT (id) DO NOTHING";
-            let values: [SqlValue<'_>; 5] = [
+            let sql = "INSERT INTO session (id, number, state, owner, cancel, record, sum) \
+                       VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6) ON CONFLICT (id) DO NOTHING";
+            let json = session_json(&record)?;
+            let sum = codec::row_sum(&[json.as_bytes()]);
+            let values: [SqlValue<'_>; 6] = [
                 (&id).into(),
                 (record.number as i64).into(),
                 record.state.word().into(),
                 (&owner).into(),
-                session_json(&record)?.into(),
+                json.into(),
+                sum.into(),
             ];
             session.execute(sql, &values)?;
             if let Some((part, content)) = log {
-                let sql = "INSERT INTO session_log (session, part, content) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-                session.execute(sql, &[(&id).into(), i64::from(part).into(), content.into()])?;
+                insert_log_part(session, record.id, part, content)?;
             }
             Ok(())
         })

@@ -24,6 +24,7 @@ pub mod serve;
 pub mod session;
 pub mod show;
 pub mod split;
+pub mod store;
 pub mod token;
 pub mod train;
 pub mod up;

@@ -46,5 +46,6 @@ mod settings;
 mod source_file;
 mod split;
 mod spool;
+mod store;
 mod trend;
 mod up;
