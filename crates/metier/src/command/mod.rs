@@ -30,11 +30,12 @@ pub mod train;
 pub mod up;
 
 use anyhow::Context as _;
+use metier_cluster::job_ledger;
 use metier_linux::KernelRoots;
 use metier_store::{RecordStore, RunFilter, RunSink, RunSpool, SpoolDelivery, StoreLocation};
 use metier_types::{Run, RunState};
 
-use crate::config::{Settings, data_folder};
+use crate::config::{Settings, data_folder, runtime_folder};
 use crate::console::OutputConsole;
 use crate::output::OutputForm;
 
@@ -132,6 +133,16 @@ impl CommandContext {
 /// The spool of a store, below the data folder.
 pub fn spool_of(store: &StoreLocation) -> Option<RunSpool> {
     data_folder().map(|folder| RunSpool::of_store(&folder.join("spool"), store))
+}
+
+/// Removes Jobs that killed programs of this host left in clusters. Reaches no cluster where there are
+/// none.
+pub fn sweep_jobs() {
+    match job_ledger::sweep_recorded_jobs(&KernelRoots::default(), &runtime_folder()) {
+        Ok(swept) if swept.is_empty() => {}
+        Ok(swept) => tracing::info!(jobs = ?swept, "removed Jobs of killed programs"),
+        Err(error) => tracing::warn!(%error, "Jobs of killed programs could not be removed"),
+    }
 }
 
 /// Finds a run by its id, position or workload.

@@ -250,6 +250,7 @@ impl MeasureJob<'_> {
         let options =
             MeasureOptions { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
         let mut session = MeasureSession::open(options)?;
+        super::sweep_jobs();
         let sink = if self.keeping.no_store { None } else { Some(context.run_sink()?) };
         let mut recorder: Box<dyn RunRecorder> = match &sink {
             None => Box::new(NoRecorder),

@@ -113,8 +113,8 @@ pub struct UpArgs {
     no_learn: bool,
 }
 
-/// Time between looks for spooled runs.
-const SPOOL_DELIVERY_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between looks for spooled runs and Jobs of killed programs.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(5);
 /// Largest token file; a larger one was named by mistake.
 const MAX_TOKEN_FILE_BYTES: u64 = 4096;
 
@@ -199,8 +199,8 @@ impl UpArgs {
             true => Some(RetrainThread::start(store.clone())?),
             false => None,
         };
-        let delivering = match is_writable {
-            true => SpoolDeliveryThread::start(&store)?,
+        let housekeeping = match is_writable {
+            true => HousekeepingThread::start(&store)?,
             false => None,
         };
         let served = metier_server::run(config, store, |address| {
@@ -212,8 +212,8 @@ impl UpArgs {
         if let Some(learning) = learning {
             learning.stop();
         }
-        if let Some(delivering) = delivering {
-            delivering.stop();
+        if let Some(housekeeping) = housekeeping {
+            housekeeping.stop();
         }
         if let Some(work) = work {
             work.stop();
@@ -300,13 +300,14 @@ impl RetrainThread {
     }
 }
 
-/// The background thread that delivers spooled runs once the store is back.
-struct SpoolDeliveryThread {
+/// The background thread that delivers spooled runs once the store is back, and removes Jobs of killed
+/// programs.
+struct HousekeepingThread {
     stop: StopRequest,
     thread: JoinHandle<()>,
 }
 
-impl SpoolDeliveryThread {
+impl HousekeepingThread {
     /// `None` where there is no folder for a spool.
     fn start(store: &RecordStore) -> anyhow::Result<Option<Self>> {
         let Some(spool) = super::spool_of(store.location()) else { return Ok(None) };
@@ -323,11 +324,15 @@ impl SpoolDeliveryThread {
                     }
                     Err(error) => tracing::warn!(%error, "what is spooled could not be delivered yet"),
                 }
-                until.wait(SPOOL_DELIVERY_INTERVAL);
+                super::sweep_jobs();
+                until.wait(HOUSEKEEPING_INTERVAL);
             }
         };
-        let thread = std::thread::Builder::new().name("metier-deliver".to_string()).spawn(deliver);
-        Ok(Some(Self { stop, thread: thread.context("cannot start the thread that delivers runs")? }))
+        let thread = std::thread::Builder::new().name("metier-sweep".to_string()).spawn(deliver);
+        Ok(Some(Self {
+            stop,
+            thread: thread.context("cannot start the thread that delivers runs and removes leftovers")?,
+        }))
     }
 
     fn stop(self) {

@@ -29,6 +29,7 @@ mod names;
 mod onnx;
 mod passport;
 mod place;
+mod pods;
 mod postgres;
 mod power;
 mod power_doors;
