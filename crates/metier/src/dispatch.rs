@@ -84,6 +84,7 @@ fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
         CliCommand::Session(session) => session.run(&context),
         CliCommand::Show(show) => show.run(&context),
         CliCommand::Split(split) => split.run(&context),
+        CliCommand::Store(store) => store.run(&context),
         CliCommand::Token(token) => token.run(&context),
         CliCommand::Train(train) => train.run(&context),
         CliCommand::Up(up) => up.run(&context),

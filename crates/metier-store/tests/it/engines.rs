@@ -687,7 +687,7 @@ fn a_check_tells_engine_and_size(place: &Place) {
     let store = place.open();
     begun(&store, 0, "train");
     let health = store.check_health().unwrap();
-    assert_eq!((health.schema_version, health.runs, health.problems.len()), (3, 1, 0));
+    assert_eq!((health.schema_version, health.runs, health.problems.len()), (4, 1, 0));
     assert!(health.size_bytes.get() > 0 && !health.engine_version.is_empty());
     assert!(["sqlite", "postgresql"].contains(&health.engine));
 }

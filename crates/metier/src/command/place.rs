@@ -131,6 +131,7 @@ fn parse_wait(text: &str) -> Result<Duration, String> {
 impl PlaceArgs {
     /// Chooses the node, and applies or rolls back on request.
     pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        super::sweep_jobs();
         let access = ClusterAccess {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),

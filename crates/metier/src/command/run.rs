@@ -28,6 +28,7 @@ use metier_session::corunner::{CoRunMembership, CompanionLauncher};
 use metier_session::queue::MeasuringProgram;
 use metier_session::runfile::{self, CheckedRun, FieldOrigins, GivenFlag, RunFile, RunFileFaults};
 use metier_session::{BatchEvent, BatchIdentity, BatchResult, SetupOptions, measure_batch};
+use metier_store::SpoolNotice;
 use metier_types::{BatchId, RunId};
 
 use super::CommandContext;
@@ -286,15 +287,23 @@ impl MeasureJob<'_> {
         let options =
             MeasureOptions { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
         let mut session = MeasureSession::open(options)?;
-        let mut recorder: Box<dyn RunRecorder> = match self.keeping.no_store {
-            true => Box::new(NoRecorder),
-            false => {
-                let store = context.writable_store()?;
-                leftovers::sweep_leftovers(&roots, &store, &device)?;
-                Box::new(StoreRecorder::new(store, &device))
+        super::sweep_jobs();
+        let sink = if self.keeping.no_store { None } else { Some(context.run_sink()?) };
+        let mut recorder: Box<dyn RunRecorder> = match &sink {
+            None => Box::new(NoRecorder),
+            Some(sink) => {
+                match sink.store() {
+                    Some(store) => drop(leftovers::sweep_leftovers(&roots, &store, &device)?),
+                    None => drop(leftovers::sweep_groups(&roots)),
+                }
+                Box::new(StoreRecorder::new(sink.clone(), &device))
             }
         };
-        let batch = self.measure_with_session(context, &mut session, recorder.as_mut())?;
+        let measured = self.measure_with_session(context, &mut session, recorder.as_mut());
+        let notice = sink.and_then(|sink| sink.take_notice());
+        notice.iter().for_each(|notice| warn_spooled(context, notice));
+        let mut batch = measured?;
+        batch.is_unkept |= notice.is_some();
         if let Some(save) = save {
             save_json::write_json(save, &batch.runs, repeats > 1)
                 .context("the command ran, but its record was not saved")?;
@@ -348,6 +357,15 @@ impl MeasureJob<'_> {
         measure_batch(self.checked, options, &self.order, session, recorder, &mut on_event)
             .map_err(name_flag_in_error)
     }
+}
+
+/// Says where runs wait that the store could not take, and what delivers them.
+fn warn_spooled(context: &CommandContext, notice: &SpoolNotice) {
+    let SpoolNotice { runs, spool, cause } = notice;
+    context.console.warn(format!(
+        "{runs} run(s) spooled in {}: {cause}; the next command that opens the store delivers them, and so does `metier up`",
+        spool.display()
+    ));
 }
 
 /// The command line of this program for co-runners.

@@ -24,7 +24,7 @@ use metier_server::{
 };
 use metier_session::queue::WorkUntil;
 use metier_session::runfile;
-use metier_store::RecordStore;
+use metier_store::{RecordStore, SpoolDelivery};
 
 use super::CommandContext;
 use crate::config::{FlagSettings, data_folder};
@@ -120,6 +120,8 @@ pub struct UpArgs {
     no_learn: bool,
 }
 
+/// Time between looks for spooled runs and Jobs of killed programs.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(5);
 /// Largest token file; a larger one was named by mistake.
 const MAX_TOKEN_FILE_BYTES: u64 = 4096;
 
@@ -218,6 +220,10 @@ impl UpArgs {
             true => Some(RetrainThread::start(store.clone())?),
             false => None,
         };
+        let housekeeping = match is_writable {
+            true => HousekeepingThread::start(&store)?,
+            false => None,
+        };
         let served = metier_server::run(config, store, |address| {
             console.note(format!("metier: ready at {scheme}://{address}/ (store {place}); Ctrl-C ends it"));
         });
@@ -226,6 +232,9 @@ impl UpArgs {
         }
         if let Some(learning) = learning {
             learning.stop();
+        }
+        if let Some(housekeeping) = housekeeping {
+            housekeeping.stop();
         }
         if let Some(work) = work {
             work.stop();
@@ -309,6 +318,47 @@ impl RetrainThread {
     /// Does not wait for a training in progress: it is stored whole or not at all.
     fn stop(self) {
         self.0.request();
+    }
+}
+
+/// The background thread that delivers spooled runs once the store is back, and removes Jobs of killed
+/// programs.
+struct HousekeepingThread {
+    stop: StopRequest,
+    thread: JoinHandle<()>,
+}
+
+impl HousekeepingThread {
+    /// `None` where there is no folder for a spool.
+    fn start(store: &RecordStore) -> anyhow::Result<Option<Self>> {
+        let Some(spool) = super::spool_of(store.location()) else { return Ok(None) };
+        let roots = KernelRoots::default();
+        let device = metier_device::identity::identify_device(&roots, data_folder().as_deref())?;
+        let stop = StopRequest::new();
+        let (until, store) = (stop.clone(), store.clone());
+        let deliver = move || {
+            while !until.is_requested() {
+                match metier_measure::leftovers::deliver_spool(&roots, &spool, &store, &device) {
+                    Ok(SpoolDelivery { runs: 0, sessions: 0 }) => {}
+                    Ok(SpoolDelivery { runs, sessions }) => {
+                        tracing::info!(runs, sessions, "delivered what was spooled while the store was away")
+                    }
+                    Err(error) => tracing::warn!(%error, "what is spooled could not be delivered yet"),
+                }
+                super::sweep_jobs();
+                until.wait(HOUSEKEEPING_INTERVAL);
+            }
+        };
+        let thread = std::thread::Builder::new().name("metier-sweep".to_string()).spawn(deliver);
+        Ok(Some(Self {
+            stop,
+            thread: thread.context("cannot start the thread that delivers runs and removes leftovers")?,
+        }))
+    }
+
+    fn stop(self) {
+        self.stop.request();
+        let _ = self.thread.join();
     }
 }
 

@@ -13,6 +13,7 @@ const COMMANDS: &[&str] = &[
     "flame",
     "export",
     "import",
+    "store",
     "place",
     "train",
     "predict",

@@ -32,11 +32,15 @@ mod open_files;
 mod passport;
 mod place;
 mod plain_http;
+mod pods;
 mod postgres;
 mod power;
 mod power_doors;
 mod power_query;
 mod predictors;
+#[path = "../../../metier-store/tests/it/common/private_postgres.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod private_postgres;
 mod report;
 mod run;
 mod runfile;
@@ -45,5 +49,7 @@ mod session;
 mod settings;
 mod source_file;
 mod split;
+mod spool;
+mod store;
 mod trend;
 mod up;
