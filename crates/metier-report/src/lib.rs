@@ -54,6 +54,8 @@ pub struct ReportSubject {
     pub label: String,
     /// The runs; at least one.
     pub runs: Vec<ReportedRun>,
+    /// Runs of earlier batches, for the drift between batches in comparisons.
+    pub history: Vec<Run>,
 }
 
 impl ReportSubject {
@@ -70,6 +72,15 @@ impl ReportSubject {
         }
         candidates.sort_by(|l, r| wall(l).total_cmp(&wall(r)).then(l.run.id.cmp(&r.run.id)));
         candidates.get(candidates.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// The history of both, each run once.
+    fn joined_history(&self, other: &Self) -> Vec<Run> {
+        let mut runs = self.history.clone();
+        runs.extend(
+            other.history.iter().filter(|run| !self.history.iter().any(|own| own.id == run.id)).cloned(),
+        );
+        runs
     }
 
     fn run_records(&self) -> Vec<Run> {
@@ -102,6 +113,7 @@ impl RunReport {
                 let options = CompareOptions {
                     label_a: first.label.clone(),
                     label_b: other.label.clone(),
+                    history: first.joined_history(other),
                     ..CompareOptions::default()
                 };
                 match compare(&first.run_records(), &other.run_records(), &options) {

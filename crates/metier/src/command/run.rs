@@ -4,6 +4,7 @@
 //! it. Possible failures (run file, settings, store, file of `--save-json`) are checked before it
 //! starts.
 
+mod by_turns;
 mod check_output;
 pub mod fetch_progress;
 pub mod flags;
@@ -13,7 +14,7 @@ mod save_json;
 mod summary;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -25,7 +26,7 @@ use metier_measure::{
 use metier_session::corunner::log::{CoRunLog, RunGroupRole};
 use metier_session::corunner::{CoRunMembership, CompanionLauncher};
 use metier_session::queue::MeasuringProgram;
-use metier_session::runfile::{self, CheckedRun, FieldOrigins, RunFile, RunFileFaults};
+use metier_session::runfile::{self, CheckedRun, FieldOrigins, GivenFlag, RunFile, RunFileFaults};
 use metier_session::{BatchEvent, BatchIdentity, BatchResult, SetupOptions, measure_batch};
 use metier_types::{BatchId, RunId};
 
@@ -39,6 +40,7 @@ const EXAMPLES: &str = "Examples:
   metier run -- make -j2                                 measure a command
   metier run detector.yaml                               measure what a run file says; --check only looks at it
   metier run --name sort --repeat 10 --warmup 1 -- sort big.txt
+  metier run --alternate --name before,after -- ./old/bench --- ./new/bench      by turns, then compared
   metier run --timeout 60s --tag nightly -- ./train.sh
   metier run --interval 10ms --save-json run.json -- ./burst
   metier run --image python:3.12 --limit-cpu 0.5 --limit-memory 1.5Gi --mount .:/app:ro -- python3 /app/x.py";
@@ -59,6 +61,9 @@ pub struct RunArgs {
     /// Check everything and show what would run, but run nothing
     #[arg(long)]
     check: bool,
+    /// Measure two commands or run files by turns, A --- B, and compare them; 10 pairs without --repeat
+    #[arg(long, conflicts_with_all = ["check", "run_id", "batch", "company"])]
+    alternate: bool,
     #[command(flatten)]
     flags: flags::RunFileFlags<flags::AllFlagGroups>,
     #[command(flatten)]
@@ -105,7 +110,8 @@ impl RunArgs {
     /// The arguments with `--file` before a run file that is the first word. Later words are then
     /// parsed as flags.
     pub fn with_file_flag(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
-        let first = self.command.first().filter(|word| !self.has_target() && runfile::is_run_file(word))?;
+        let first = self.command.first().filter(|_| !self.alternate);
+        let first = first.filter(|word| !self.has_target() && runfile::is_run_file(word))?;
         let (before, words) = typed.split_at(typed.len().checked_sub(self.command.len())?);
         if before.last().is_some_and(|word| word == "--") {
             return None;
@@ -117,6 +123,7 @@ impl RunArgs {
     pub fn flag_unfit_for_session(&self) -> Option<&'static str> {
         let given = [
             ("--check", self.check),
+            ("--alternate", self.alternate),
             ("--no-store", self.keeping.no_store),
             ("--save-json", self.keeping.save_json.is_some()),
         ];
@@ -130,6 +137,7 @@ impl RunArgs {
                 .check_run_file(context)
                 .and_then(|checked| check_output::print_checked(context, &checked))
                 .map(|()| CliExitCode::OK),
+            false if self.alternate => by_turns::measure_and_compare(self, context),
             false => self.measure_and_print(context),
         };
         done.or_else(report_faults).or_else(|error| {
@@ -143,19 +151,29 @@ impl RunArgs {
 
     /// The run file with flags over it and settings under it, checked as a whole.
     pub fn check_run_file(&self, context: &CommandContext) -> anyhow::Result<CheckedRun> {
-        let (name, mut file, mut origins) = match &self.file {
+        self.check_target(context, self.file.as_deref(), &self.command, &self.flags.given)
+    }
+
+    fn check_target(
+        &self,
+        context: &CommandContext,
+        path: Option<&Path>,
+        words: &[OsString],
+        given: &[GivenFlag],
+    ) -> anyhow::Result<CheckedRun> {
+        let (name, mut file, mut origins) = match path {
             Some(path) => {
                 let (name, file, origins) = runfile::load(path, self.paths_from.as_deref())?;
                 (Some(name), file, origins)
             }
             None => (None, RunFile::default(), FieldOrigins::default()),
         };
-        match self.has_target() {
-            true if self.command.is_empty() => {}
-            true => file.arguments.clone_from(&self.command),
-            false => file.command.clone_from(&self.command),
+        match path.is_some() || self.has_target() {
+            true if words.is_empty() => {}
+            true => file.arguments = words.to_vec(),
+            false => file.command = words.to_vec(),
         }
-        file.apply_flags(&self.flags.given, &mut origins);
+        file.apply_flags(given, &mut origins);
         apply_time_settings(context, &mut file, &mut origins)?;
         // Checked before anything is fetched.
         context.settings.size("run.dataset_cache_limit")?;
@@ -184,23 +202,21 @@ impl RunArgs {
             keeping: &self.keeping,
         };
         let batch = job.measure(context)?;
-        if !context.console.quiet {
-            let flag = !self.keeping.no_store && !batch.is_unkept;
-            let text = match batch.runs.as_slice() {
-                [run] if checked.repeats == 1 => {
-                    summary::single_summary(run, flag, context.console.paint_err)
-                }
-                runs => summary::batch_summary(
-                    runs,
-                    &batch.warmups,
-                    checked.repeats,
-                    flag,
-                    context.console.paint_err,
-                )?,
-            };
-            context.console.print_stderr(&text);
-        }
+        self.print_batch(context, &batch, checked.repeats)?;
         Ok(CliExitCode::from_raw(batch.failure.unwrap_or(0)))
+    }
+
+    fn print_batch(&self, context: &CommandContext, batch: &BatchResult, repeats: u32) -> anyhow::Result<()> {
+        if context.console.quiet {
+            return Ok(());
+        }
+        let (flag, paint) = (!self.keeping.no_store && !batch.is_unkept, context.console.paint_err);
+        let text = match batch.runs.as_slice() {
+            [run] if repeats == 1 => summary::single_summary(run, flag, paint),
+            runs => summary::batch_summary(runs, &batch.warmups, repeats, flag, paint)?,
+        };
+        context.console.print_stderr(&text);
+        Ok(())
     }
 }
 
@@ -243,6 +259,26 @@ impl MeasureJob<'_> {
         let repeats = self.checked.repeats;
         let save = self.keeping.save_json.as_deref();
         let save = save.map(|path| OutputFile::open("--save-json", path)).transpose()?;
+        let checked = self.checked;
+        let batch = self.with_session(context, 1, |measuring| {
+            let MeasuringSetup { mut options, order, session, recorder, on_event } = measuring;
+            let options = options.pop().context("no setup options")?;
+            measure_batch(checked, options, order, session, recorder, on_event).map_err(name_flag_in_error)
+        })?;
+        if let Some(save) = save {
+            save_json::write_json(save, &batch.runs, repeats > 1)
+                .context("the command ran, but its record was not saved")?;
+        }
+        Ok(batch)
+    }
+
+    /// Opens the measuring session and the recorder, and measures with them.
+    fn with_session<R>(
+        self,
+        context: &CommandContext,
+        batches: u32,
+        measure: impl FnOnce(MeasuringSetup<'_>) -> anyhow::Result<R>,
+    ) -> anyhow::Result<R> {
         let roots = KernelRoots::default();
         let device = identity::identify_device(&roots, data_folder().as_deref())?;
         // The session blocks signals first: threads of a store must not receive them.
@@ -257,28 +293,15 @@ impl MeasureJob<'_> {
                 Box::new(StoreRecorder::new(store, &device))
             }
         };
-        let batch = self.measure_with_session(context, &mut session, recorder.as_mut())?;
-        if let Some(save) = save {
-            save_json::write_json(save, &batch.runs, repeats > 1)
-                .context("the command ran, but its record was not saved")?;
-        }
-        Ok(batch)
-    }
-
-    fn measure_with_session(
-        self,
-        context: &CommandContext,
-        session: &mut MeasureSession,
-        recorder: &mut dyn RunRecorder,
-    ) -> anyhow::Result<BatchResult> {
         let (runtime, launch) = (runtime_folder(), launch_spec(context, self.keeping)?);
         let fetching = fetch_progress::FetchProgress::new(&context.console);
-        let mut progress =
-            progress::RepetitionProgress::new(&context.console, self.checked.warmup + self.checked.repeats);
-        let options = SetupOptions {
-            cache: self.cache.or_else(dataset_folder),
-            weights: self.weights,
-            cache_limit: context.settings.size("run.dataset_cache_limit")?,
+        let each = self.checked.warmup + self.checked.repeats;
+        let mut progress = progress::RepetitionProgress::new(&context.console, each * batches);
+        let cache_limit = context.settings.size("run.dataset_cache_limit")?;
+        let setup_options = || SetupOptions {
+            cache: self.cache.clone().or_else(dataset_folder),
+            weights: self.weights.clone(),
+            cache_limit,
             progress: &fetching,
             launcher: CompanionLauncher {
                 launch: &launch,
@@ -287,7 +310,7 @@ impl MeasureJob<'_> {
                 has_store: !self.keeping.no_store,
                 is_stopped: &signals::is_stop_pending,
             },
-            membership: self.membership,
+            membership: self.membership.clone(),
         };
         let mut on_event = |event: BatchEvent<'_>| match event {
             BatchEvent::Prepared => fetching.finish(),
@@ -308,9 +331,24 @@ impl MeasureJob<'_> {
             }
             BatchEvent::Unstarted(_) => {}
         };
-        measure_batch(self.checked, options, &self.order, session, recorder, &mut on_event)
-            .map_err(name_flag_in_error)
+        measure(MeasuringSetup {
+            options: (0..batches).map(|_| setup_options()).collect(),
+            order: &self.order,
+            session: &mut session,
+            recorder: recorder.as_mut(),
+            on_event: &mut on_event,
+        })
     }
+}
+
+/// What batches are measured with.
+struct MeasuringSetup<'a> {
+    /// One for each batch.
+    options: Vec<SetupOptions<'a>>,
+    order: &'a BatchIdentity,
+    session: &'a mut MeasureSession,
+    recorder: &'a mut dyn RunRecorder,
+    on_event: &'a mut dyn FnMut(BatchEvent<'_>),
 }
 
 /// The command line of this program for co-runners.
