@@ -24,7 +24,7 @@ const MIN_DIFFERENCES: usize = 3;
 const MIN_BATCH_RUNS: usize = 3;
 /// Differences are clamped at this number of robust standard deviations: beyond it, a change of
 /// the workload is likelier than drift.
-const CLAMP_DEVIATIONS: f64 = 4.0;
+const CLAMP_DEVIATIONS: f64 = 10.0;
 
 /// Medians of the runs of earlier batches, by workload and device, oldest first.
 pub struct BatchHistory<'a> {

@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn complete_agreement_has_the_smallest_chance_there_is() {
         let same_sign = vec![0.1, 0.2, 0.15, 0.12, 0.3, 0.11];
-        let got = corrected_sign_p_values(&[same_sign.clone()], 10_000, 1);
+        let got = corrected_sign_p_values(std::slice::from_ref(&same_sign), 10_000, 1);
         assert!((got[0] - 2.0 / 64.0).abs() < 1e-12, "{got:?}");
         let flat = vec![0.0; 6];
         assert_eq!(corrected_sign_p_values(&[same_sign, flat], 10_000, 1)[1], 1.0);
