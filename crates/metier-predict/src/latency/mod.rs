@@ -15,6 +15,7 @@ pub mod fit;
 pub mod generic_device;
 mod kinds;
 pub mod learned_predictor;
+pub mod measured_graph;
 pub mod memory;
 pub mod operator_features;
 mod operator_fusion;
