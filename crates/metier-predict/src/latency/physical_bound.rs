@@ -14,6 +14,8 @@ use super::operator_features::OperatorStep;
 
 /// Least assumed size of all caches: passports of several sockets state one.
 const LEAST_CACHE_BYTES: f64 = (32u64 << 20) as f64;
+/// Factor on the figures of a quick passport, which a busy host makes too low.
+const QUICK_MARGIN: f64 = 1.5;
 /// Interval factor above for each operator of unknown cost, and the most of them that count.
 const UNKNOWN_FACTOR: f64 = 2.0;
 const MAX_UNKNOWN: i32 = 3;
@@ -29,17 +31,20 @@ pub struct PhysicalBound<'a> {
     cache_size: f64,
 }
 
-/// The figures for this number of threads; for the next larger number if there are none. So a
-/// missing figure never makes the bound too strict.
-fn at_threads<T>(all: impl Iterator<Item = (u32, T)>, threads: u32) -> Vec<T> {
-    let all: Vec<(u32, T)> = all.collect();
+/// The largest rate for this number of threads; for the next larger number if there is none. So a
+/// missing figure never makes the bound too strict. Figures of a quick passport get a margin, and
+/// those of fewer threads count in proportion.
+fn peak(all: impl Iterator<Item = (u32, f64)>, threads: u32, is_quick: bool) -> Option<f64> {
+    let all: Vec<(u32, f64)> = all.filter(|(_, rate)| rate.is_finite() && *rate > 0.0).collect();
     let known = || all.iter().map(|(known, _)| *known);
-    let at = known().filter(|known| *known >= threads).min().or_else(|| known().max());
-    all.into_iter().filter(|(known, _)| Some(*known) == at).map(|(_, figure)| figure).collect()
-}
-
-fn largest(rates: impl IntoIterator<Item = f64>) -> Option<f64> {
-    rates.into_iter().filter(|rate| rate.is_finite() && *rate > 0.0).reduce(f64::max)
+    let at = known().filter(|known| *known >= threads).min().or_else(|| known().max())?;
+    let of = |(known, rate): &(u32, f64)| match (*known == at, is_quick && *known > 0 && *known < at) {
+        (true, _) => Some(*rate),
+        (_, true) => Some(rate * f64::from(at) / f64::from(*known)),
+        _ => None,
+    };
+    let largest = all.iter().filter_map(of).reduce(f64::max)?;
+    Some(if is_quick { QUICK_MARGIN * largest } else { largest })
 }
 
 impl<'a> PhysicalBound<'a> {
@@ -48,7 +53,7 @@ impl<'a> PhysicalBound<'a> {
         let bandwidth = |is_memory: bool| {
             let rates =
                 passport.bandwidth.iter().filter(|rate| rate.working_set_bytes.is_none() == is_memory);
-            largest(at_threads(rates.map(|rate| (rate.threads, rate.bytes_per_second)), threads))
+            peak(rates.map(|rate| (rate.threads, rate.bytes_per_second)), threads, passport.is_quick)
         };
         let caches = &passport.device.cpu.caches;
         let cores = f64::from(passport.device.cpu.threads.max(1));
@@ -66,7 +71,8 @@ impl<'a> PhysicalBound<'a> {
 
     fn adds(&self, precision: NumberPrecision) -> Option<f64> {
         let rates = self.passport.compute.iter().filter(|rate| rate.precision == precision);
-        largest(at_threads(rates.map(|rate| (rate.threads, rate.multiply_adds_per_second)), self.threads))
+        let figures = rates.map(|rate| (rate.threads, rate.multiply_adds_per_second));
+        peak(figures, self.threads, self.passport.is_quick)
     }
 
     /// The least seconds of one step over all iterations.

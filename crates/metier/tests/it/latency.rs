@@ -249,7 +249,7 @@ fn what_was_measured_here_answers_first_and_this_device_has_a_passport_by_itself
     assert!(!before["because"].as_str().unwrap().contains("measured on"), "{before}");
     let here = before["device"]["id"].as_str().unwrap();
     let passport = place.json(&["device", "export", here]);
-    assert_eq!(passport["origin"], "measured");
+    assert_eq!((&passport["origin"], &passport["is_quick"]), (&"measured".into(), &true.into()));
     assert!(passport["notes"].to_string().contains("A quick passport"), "{}", passport["notes"]);
     assert!(passport["missing"]["storage"].as_str().unwrap().contains("metier device bench"), "{passport}");
 

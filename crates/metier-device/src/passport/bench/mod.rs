@@ -77,6 +77,7 @@ pub fn measure_quick_passport(device: Device, roots: &KernelRoots) -> Result<Pas
         let reason = MissingReason::with_fix("this passport is a quick one", "run `metier device bench`");
         passport.missing.insert(field.into(), reason);
     }
+    passport.is_quick = true;
     passport.notes.push(QUICK_NOTE.to_string());
     Ok(passport)
 }

@@ -52,6 +52,18 @@ fn no_product_beats_the_peak_of_the_threads_it_has() {
 }
 
 #[test]
+fn a_quick_passport_bounds_with_a_margin() {
+    let graph = product(512);
+    let mut passport = tests::passport(2);
+    // A busy host: two threads reached no more than one.
+    passport.compute[1].multiply_adds_per_second = 20e9;
+    passport.is_quick = true;
+    let raised = PhysicalBound::new(&passport, 2).apply(estimate(&graph, 1e-6), &graph);
+    let least = 512f64.powi(3) / (2.0 * 20e9 * QUICK_MARGIN);
+    assert!((raised.times[0] / least - 1.0).abs() < 1e-12, "{}", raised.times[0]);
+}
+
+#[test]
 fn what_no_cache_holds_comes_from_memory() {
     let mut graph = GraphBuilder::new(1);
     let input = graph.add_input(DataType::Float, &[64 << 20]);
