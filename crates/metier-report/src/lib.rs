@@ -51,6 +51,8 @@ pub struct ReportSubject {
     pub label: String,
     /// The runs; at least one.
     pub runs: Vec<ReportedRun>,
+    /// Runs of earlier batches, for the drift between batches in comparisons.
+    pub history: Vec<Run>,
 }
 
 impl ReportSubject {
@@ -69,6 +71,15 @@ impl ReportSubject {
     /// The use of its successful repetitions, from which requests and limits are derived.
     pub fn use_histories(&self) -> Vec<UseHistory> {
         self.runs.iter().filter_map(|measured| UseHistory::of_run(&measured.run, &measured.series)).collect()
+    }
+
+    /// The history of both, each run once.
+    fn joined_history(&self, other: &Self) -> Vec<Run> {
+        let mut runs = self.history.clone();
+        runs.extend(
+            other.history.iter().filter(|run| !self.history.iter().any(|own| own.id == run.id)).cloned(),
+        );
+        runs
     }
 
     fn run_records(&self) -> Vec<Run> {
@@ -101,6 +112,7 @@ impl RunReport {
                 let options = CompareOptions {
                     label_a: first.label.clone(),
                     label_b: other.label.clone(),
+                    history: first.joined_history(other),
                     ..CompareOptions::default()
                 };
                 match compare(&first.run_records(), &other.run_records(), &options) {

@@ -23,8 +23,10 @@ pub mod spread;
 pub mod summary_field;
 pub mod trend;
 
+mod batch_drift;
 mod bootstrap;
 mod circumstances;
+mod pairing;
 mod permutation;
 mod random;
 mod run_selection;
@@ -33,8 +35,8 @@ pub use busy_cores::{CorePeakTracker, counter_rates, peak_cores};
 pub use change::{ChangeMemo, ChangeOptions, find_changes};
 pub use compare::{CompareOptions, compare};
 pub use comparison::{
-    ComparedGroup, ComparisonVerdict, ExcludedRun, ExclusionReason, LevelSummary, MetricComparison,
-    RunComparison,
+    ComparedGroup, ComparisonVerdict, DriftTreatment, ExcludedRun, ExclusionReason, LevelSummary,
+    MetricComparison, RunComparison,
 };
 pub use downsample::downsample;
 pub use error::Error;

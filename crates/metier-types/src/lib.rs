@@ -36,7 +36,7 @@ pub mod workload;
 pub use application::{AppStage, IntakeSummary, StageKind, StageSource};
 pub use context::{
     AccountingMethod, CoRunner, CoRunnerKind, DatasetUse, GraphUse, ImageUse, PageCacheState, PodRef,
-    RunContext, RunPhase, SamplingSummary,
+    RunAlternation, RunContext, RunPhase, SamplingSummary,
 };
 pub use device::{CpuCache, CpuDescription, Device, DeviceClass, DeviceRef};
 pub use host::{HostReading, HostState};

@@ -300,6 +300,7 @@ export interface Comparison {
   a: ComparedSide;
   b: ComparedSide;
   metrics: ComparedMetric[];
+  interval_statement?: Maybe<string>;
   warnings: Warning[];
 }
 

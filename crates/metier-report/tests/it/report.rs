@@ -140,9 +140,9 @@ fn a_failed_side_is_reported_and_said_not_to_compare() {
 fn nothing_and_too_much_are_refused() {
     let made: UtcTimestamp = "2026-11-17T09:00:00Z".parse().unwrap();
     assert!(matches!(RunReport::new(&[], made, "x"), Err(Error::Empty)));
-    let empty = ReportSubject { label: "x".into(), runs: Vec::new() };
+    let empty = ReportSubject { label: "x".into(), runs: Vec::new(), history: Vec::new() };
     assert!(matches!(RunReport::new(&[empty], made, "x"), Err(Error::Empty)));
-    let one = || ReportSubject { label: "x".into(), runs: vec![measured(0, 1.0, 1.0)] };
+    let one = || ReportSubject { label: "x".into(), runs: vec![measured(0, 1.0, 1.0)], history: Vec::new() };
     let many: Vec<ReportSubject> = (0..9).map(|_| one()).collect();
     assert!(matches!(RunReport::new(&many, made, "x"), Err(Error::TooMany { given: 9, most: 8 })));
 }

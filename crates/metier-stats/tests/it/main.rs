@@ -11,6 +11,7 @@
 mod change;
 mod common;
 mod comparison;
+mod drift;
 mod properties;
 mod schema;
 mod simulation;

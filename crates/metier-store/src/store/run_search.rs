@@ -22,6 +22,11 @@ struct RecordPage {
     total: u64,
 }
 
+/// Maximum number of batches in the history of a workload on a device.
+const MAX_HISTORY_BATCHES: usize = 20;
+/// Maximum number of workloads and devices whose history is read.
+const MAX_HISTORY_LINES: usize = 8;
+
 impl RecordStore {
     /// Runs that match a filter, newest first.
     pub fn runs(&self, filter: &RunFilter) -> Result<RunList, Error> {
@@ -156,6 +161,39 @@ impl RecordStore {
                 }
             }
         }
+    }
+
+    /// Runs of other batches of the workloads of these runs on their devices, the latest
+    /// [`MAX_HISTORY_BATCHES`] of each, without warm-up runs.
+    pub fn batch_history(&self, runs: &[Run]) -> Result<Vec<Run>, Error> {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        for run in runs {
+            let line = (run.workload.id.to_string(), run.device.id.to_string());
+            if !lines.contains(&line) && lines.len() < MAX_HISTORY_LINES {
+                lines.push(line);
+            }
+        }
+        let mut history = Vec::new();
+        for (workload, device) in lines {
+            let filter = RunFilter {
+                workload: Some(workload.clone()),
+                device: Some(device),
+                limit: 1000,
+                ..RunFilter::default()
+            };
+            let mut batches: Vec<BatchId> = Vec::new();
+            for row in self.runs(&filter)?.runs {
+                let is_new = row.repetitions > 1
+                    && !batches.contains(&row.batch)
+                    && !runs.iter().any(|run| run.batch == row.batch);
+                if is_new && batches.len() < MAX_HISTORY_BATCHES {
+                    batches.push(row.batch);
+                    let is_workload = |run: &Run| run.workload.id.as_str() == workload && !run.context.warmup;
+                    history.extend(self.batch(row.batch)?.into_iter().filter(is_workload));
+                }
+            }
+        }
+        Ok(history)
     }
 
     /// Finds one run by a user's text: a full id, the first or last 4 or more digits of one,

@@ -4,6 +4,7 @@
 //! it. Possible failures (run file, settings, store, file of `--save-json`) are checked before it
 //! starts.
 
+mod by_turns;
 mod check_output;
 pub mod fetch_progress;
 pub mod flags;
@@ -14,7 +15,7 @@ mod summary;
 mod under_advice;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -42,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   metier run -- make -j2                                 measure a command
   metier run detector.yaml                               measure what a run file says; --check only looks at it
   metier run --name sort --repeat 10 --warmup 1 -- sort big.txt
+  metier run --alternate --name before,after -- ./old/bench --- ./new/bench      by turns, then compared
   metier run --timeout 60s --tag nightly -- ./train.sh
   metier run --under-advice last -- ./train.sh           again, under what was advised for the latest run
   metier run --interval 10ms --save-json run.json -- ./burst
@@ -66,6 +68,9 @@ pub struct RunArgs {
     /// Run under the limits advised for earlier runs, and say what that cost
     #[arg(long, value_name = "RUN")]
     under_advice: Option<String>,
+    /// Measure two commands or run files by turns, A --- B, and compare them; 10 pairs without --repeat
+    #[arg(long, conflicts_with_all = ["check", "run_id", "batch", "company"])]
+    alternate: bool,
     #[command(flatten)]
     flags: flags::RunFileFlags<flags::AllFlagGroups>,
     #[command(flatten)]
@@ -112,7 +117,8 @@ impl RunArgs {
     /// The arguments with `--file` before a run file that is the first word. Later words are then
     /// parsed as flags.
     pub fn with_file_flag(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
-        let first = self.command.first().filter(|word| !self.has_target() && runfile::is_run_file(word))?;
+        let first = self.command.first().filter(|_| !self.alternate);
+        let first = first.filter(|word| !self.has_target() && runfile::is_run_file(word))?;
         let (before, words) = typed.split_at(typed.len().checked_sub(self.command.len())?);
         if before.last().is_some_and(|word| word == "--") {
             return None;
@@ -125,6 +131,7 @@ impl RunArgs {
         let given = [
             ("--check", self.check),
             ("--under-advice", self.under_advice.is_some()),
+            ("--alternate", self.alternate),
             ("--no-store", self.keeping.no_store),
             ("--save-json", self.keeping.save_json.is_some()),
         ];
@@ -142,6 +149,7 @@ impl RunArgs {
                 })
                 .and_then(|checked| check_output::print_checked(context, &checked))
                 .map(|()| CliExitCode::OK),
+            false if self.alternate => by_turns::measure_and_compare(self, context),
             false => self.measure_and_print(context),
         };
         done.or_else(report_faults).or_else(|error| {
@@ -164,20 +172,30 @@ impl RunArgs {
         context: &CommandContext,
         advised: &[GivenFlag],
     ) -> anyhow::Result<CheckedRun> {
-        let (name, mut file, mut origins) = match &self.file {
+        let flags = [&self.flags.given, advised].concat();
+        self.check_target(context, self.file.as_deref(), &self.command, &flags)
+    }
+
+    fn check_target(
+        &self,
+        context: &CommandContext,
+        path: Option<&Path>,
+        words: &[OsString],
+        given: &[GivenFlag],
+    ) -> anyhow::Result<CheckedRun> {
+        let (name, mut file, mut origins) = match path {
             Some(path) => {
                 let (name, file, origins) = runfile::load(path, self.paths_from.as_deref())?;
                 (Some(name), file, origins)
             }
             None => (None, RunFile::default(), FieldOrigins::default()),
         };
-        match self.has_target() {
-            true if self.command.is_empty() => {}
-            true => file.arguments.clone_from(&self.command),
-            false => file.command.clone_from(&self.command),
+        match path.is_some() || self.has_target() {
+            true if words.is_empty() => {}
+            true => file.arguments = words.to_vec(),
+            false => file.command = words.to_vec(),
         }
-        file.apply_flags(&self.flags.given, &mut origins);
-        file.apply_flags(advised, &mut origins);
+        file.apply_flags(given, &mut origins);
         apply_time_settings(context, &mut file, &mut origins)?;
         // Checked before anything is fetched.
         context.settings.size("run.dataset_cache_limit")?;
@@ -219,26 +237,24 @@ impl RunArgs {
             keeping: &self.keeping,
         };
         let batch = job.measure(context)?;
-        if !context.console.quiet {
-            let flag = !self.keeping.no_store && !batch.is_unkept;
-            let text = match batch.runs.as_slice() {
-                [run] if checked.repeats == 1 => {
-                    summary::single_summary(run, flag, context.console.paint_err)
-                }
-                runs => summary::batch_summary(
-                    runs,
-                    &batch.warmups,
-                    checked.repeats,
-                    flag,
-                    context.console.paint_err,
-                )?,
-            };
-            context.console.print_stderr(&text);
-            if let Some(advised) = advised {
-                context.console.print_stderr(&format!("  {}\n", advised.cost_text(&batch.runs)?));
-            }
+        self.print_batch(context, &batch, checked.repeats)?;
+        if let Some(advised) = advised.filter(|_| !context.console.quiet) {
+            context.console.print_stderr(&format!("  {}\n", advised.cost_text(&batch.runs)?));
         }
         Ok(CliExitCode::from_raw(batch.failure.unwrap_or(0)))
+    }
+
+    fn print_batch(&self, context: &CommandContext, batch: &BatchResult, repeats: u32) -> anyhow::Result<()> {
+        if context.console.quiet {
+            return Ok(());
+        }
+        let (flag, paint) = (!self.keeping.no_store && !batch.is_unkept, context.console.paint_err);
+        let text = match batch.runs.as_slice() {
+            [run] if repeats == 1 => summary::single_summary(run, flag, paint),
+            runs => summary::batch_summary(runs, &batch.warmups, repeats, flag, paint)?,
+        };
+        context.console.print_stderr(&text);
+        Ok(())
     }
 }
 
@@ -281,6 +297,28 @@ impl MeasureJob<'_> {
         let repeats = self.checked.repeats;
         let save = self.keeping.save_json.as_deref();
         let save = save.map(|path| OutputFile::open("--save-json", path)).transpose()?;
+        let checked = self.checked;
+        let (mut batch, is_spooled) = self.with_session(context, 1, |measuring| {
+            let MeasuringSetup { mut options, order, session, recorder, on_event } = measuring;
+            let options = options.pop().context("no setup options")?;
+            measure_batch(checked, options, order, session, recorder, on_event).map_err(name_flag_in_error)
+        })?;
+        batch.is_unkept |= is_spooled;
+        if let Some(save) = save {
+            save_json::write_json(save, &batch.runs, repeats > 1)
+                .context("the command ran, but its record was not saved")?;
+        }
+        Ok(batch)
+    }
+
+    /// Opens the measuring session and the recorder, and measures with them. Also returns whether runs
+    /// were spooled, because the store could not take them.
+    fn with_session<R>(
+        self,
+        context: &CommandContext,
+        batches: u32,
+        measure: impl FnOnce(MeasuringSetup<'_>) -> anyhow::Result<R>,
+    ) -> anyhow::Result<(R, bool)> {
         let roots = KernelRoots::default();
         let device = identity::identify_device(&roots, data_folder().as_deref())?;
         // The session blocks signals first: threads of a store must not receive them.
@@ -299,32 +337,15 @@ impl MeasureJob<'_> {
                 Box::new(StoreRecorder::new(sink.clone(), &device))
             }
         };
-        let measured = self.measure_with_session(context, &mut session, recorder.as_mut());
-        let notice = sink.and_then(|sink| sink.take_notice());
-        notice.iter().for_each(|notice| warn_spooled(context, notice));
-        let mut batch = measured?;
-        batch.is_unkept |= notice.is_some();
-        if let Some(save) = save {
-            save_json::write_json(save, &batch.runs, repeats > 1)
-                .context("the command ran, but its record was not saved")?;
-        }
-        Ok(batch)
-    }
-
-    fn measure_with_session(
-        self,
-        context: &CommandContext,
-        session: &mut MeasureSession,
-        recorder: &mut dyn RunRecorder,
-    ) -> anyhow::Result<BatchResult> {
         let (runtime, launch) = (runtime_folder(), launch_spec(context, self.keeping)?);
         let fetching = fetch_progress::FetchProgress::new(&context.console);
-        let mut progress =
-            progress::RepetitionProgress::new(&context.console, self.checked.warmup + self.checked.repeats);
-        let options = SetupOptions {
-            cache: self.cache.or_else(dataset_folder),
-            weights: self.weights,
-            cache_limit: context.settings.size("run.dataset_cache_limit")?,
+        let each = self.checked.warmup + self.checked.repeats;
+        let mut progress = progress::RepetitionProgress::new(&context.console, each * batches);
+        let cache_limit = context.settings.size("run.dataset_cache_limit")?;
+        let setup_options = || SetupOptions {
+            cache: self.cache.clone().or_else(dataset_folder),
+            weights: self.weights.clone(),
+            cache_limit,
             progress: &fetching,
             launcher: CompanionLauncher {
                 launch: &launch,
@@ -333,7 +354,7 @@ impl MeasureJob<'_> {
                 has_store: !self.keeping.no_store,
                 is_stopped: &signals::is_stop_pending,
             },
-            membership: self.membership,
+            membership: self.membership.clone(),
         };
         let mut on_event = |event: BatchEvent<'_>| match event {
             BatchEvent::Prepared => fetching.finish(),
@@ -354,8 +375,16 @@ impl MeasureJob<'_> {
             }
             BatchEvent::Unstarted(_) => {}
         };
-        measure_batch(self.checked, options, &self.order, session, recorder, &mut on_event)
-            .map_err(name_flag_in_error)
+        let measured = measure(MeasuringSetup {
+            options: (0..batches).map(|_| setup_options()).collect(),
+            order: &self.order,
+            session: &mut session,
+            recorder: recorder.as_mut(),
+            on_event: &mut on_event,
+        });
+        let notice = sink.and_then(|sink| sink.take_notice());
+        notice.iter().for_each(|notice| warn_spooled(context, notice));
+        Ok((measured?, notice.is_some()))
     }
 }
 
@@ -366,6 +395,16 @@ fn warn_spooled(context: &CommandContext, notice: &SpoolNotice) {
         "{runs} run(s) spooled in {}: {cause}; the next command that opens the store delivers them, and so does `metier up`",
         spool.display()
     ));
+}
+
+/// What batches are measured with.
+struct MeasuringSetup<'a> {
+    /// One for each batch.
+    options: Vec<SetupOptions<'a>>,
+    order: &'a BatchIdentity,
+    session: &'a mut MeasureSession,
+    recorder: &'a mut dyn RunRecorder,
+    on_event: &'a mut dyn FnMut(BatchEvent<'_>),
 }
 
 /// The command line of this program for co-runners.

@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod alternate;
 mod archive;
 mod bench;
 mod board;

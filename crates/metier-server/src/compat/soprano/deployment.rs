@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use metier_cluster::deployer::{ServingImage, object_name};
+use metier_predict::latency::conditions::REPLICA_THREADS;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -95,7 +96,7 @@ pub fn read_deployment(value: Option<&Value>, model: &str) -> Result<CheckedDepl
     if let Some(image) = &image {
         reader.check("image", image, serving("x", image).defect().map(|(_, _, want)| want));
     }
-    let threads = reader.integer("threads", 1, 4096);
+    let threads = reader.integer("threads", REPLICA_THREADS, 4096);
     let replicas = reader.integer("replicas", 1, 1000);
     let arguments = reader.arguments();
     let environment = reader.environment();
