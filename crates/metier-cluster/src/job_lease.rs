@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Patch, PatchParams};
 use metier_measure::RunSpec;
-use metier_types::{RunId, UtcTimestamp};
+use metier_types::UtcTimestamp;
 use serde_json::json;
 
 use crate::cluster_client::ClusterClient;
-use crate::job;
 
 /// Annotation with the end of the lease.
 pub const LEASE_ANNOTATION: &str = "metier.lease-until";
@@ -59,14 +58,14 @@ pub(crate) fn is_lease_over(job: &Job, now: UtcTimestamp) -> bool {
 
 /// Renews the lease of a Job, until the task is aborted. A renewal that fails is tried again at the
 /// next interval.
-pub(crate) async fn renew_lease(cluster: ClusterClient, run: RunId, spec: RunSpec, made: Instant) {
+pub(crate) async fn renew_lease(cluster: ClusterClient, name: String, spec: RunSpec, made: Instant) {
     loop {
         tokio::time::sleep(RENEWAL_INTERVAL).await;
         let renewal = json!({
             "metadata": {"annotations": {LEASE_ANNOTATION: lease_end(true)}},
             "spec": {"activeDeadlineSeconds": deadline_at(&spec, made.elapsed(), true)},
         });
-        let (name, parameters) = (job::job_name(run), PatchParams::default());
+        let parameters = PatchParams::default();
         if let Err(error) = cluster.jobs().patch(&name, &parameters, &Patch::Merge(&renewal)).await {
             tracing::warn!(%error, job = name, "the lease of a Job could not be renewed; trying again");
         }

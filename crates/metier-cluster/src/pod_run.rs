@@ -221,7 +221,7 @@ impl PodRun<'_> {
         let created = created.map_err(Error::api("making the Job"))?;
         let renewing = is_renewed.then(|| {
             let (cluster, spec) = (self.cluster.clone(), self.spec.clone());
-            self.runtime.spawn(job_lease::renew_lease(cluster, self.id, spec, made_at))
+            self.runtime.spawn(job_lease::renew_lease(cluster, job::job_name(self.id), spec, made_at))
         });
         let mut made = JobGuard {
             cluster: self.cluster.clone(),
