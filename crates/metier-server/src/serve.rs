@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use metier_stats::ChangeMemo;
 use metier_store::RecordStore;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -64,6 +65,7 @@ pub async fn serve(
     let address = config.http.listen;
     let listener = bind_listener(address)?;
     let listen = listener.local_addr().map_err(|source| Error::Listen { address, source })?;
+    let tls = config.http.tls.clone();
     let further = bind_further_listeners(&config.http.doors);
     let http = Arc::new(HttpState::new(config.http.clone(), listen));
     let app = Arc::new(AppState {
@@ -72,6 +74,7 @@ pub async fn serve(
         power: config.power.clone().map(PowerSampler::start).transpose()?,
         storage: StoreHandle::new(store).into(),
         config,
+        changes: ChangeMemo::default(),
         started: SystemTime::now(),
     });
     let tasks = CacheTasks::start(&app.soprano, &app.storage, &app.http).await;
@@ -81,10 +84,10 @@ pub async fn serve(
     let others = further.into_iter().map(|listener| {
         let mut stopping = stopping.clone();
         let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
-        serve_connections(listener, http.clone(), router.clone(), until)
+        serve_connections(listener, None, http.clone(), router.clone(), until)
     });
     let others: JoinSet<()> = others.collect();
-    serve_connections(listener, http.clone(), router, shutdown).await;
+    serve_connections(listener, tls, http.clone(), router, shutdown).await;
     stop.send_replace(true);
     others.join_all().await;
     tasks.stop().await;

@@ -5,34 +5,42 @@
 //!   verdict.
 //! - [`relative_change`]: changes of level in a history, with a stated rate of false alarms.
 //! - [`build_trend`]: histories of workloads on devices, with other differences at each change.
+//! - [`busy_cores`]: the peak of busy cores, and rates of counters for drawing.
+//! - [`resource_sizing`]: requests and limits for a scheduler from what runs used.
 //! - [`downsample`](mod@downsample): a series reduced for drawing, with measured rows only.
 //!
 //! Invariants: no I/O, no clock, no global state. The same runs and options give the same result in
 //! any order of the runs. An absent value is never counted as 0.
 
+pub mod busy_cores;
 pub mod change;
 pub mod compare;
 pub mod comparison;
 pub mod downsample;
 pub mod error;
+pub mod resource_sizing;
 pub mod spread;
 pub mod summary_field;
 pub mod trend;
 
+mod batch_drift;
 mod bootstrap;
 mod circumstances;
+mod pairing;
 mod permutation;
 mod random;
 mod run_selection;
 
-pub use change::{ChangeOptions, find_changes};
+pub use busy_cores::{CorePeakTracker, counter_rates, peak_cores};
+pub use change::{ChangeMemo, ChangeOptions, find_changes};
 pub use compare::{CompareOptions, compare};
 pub use comparison::{
-    ComparedGroup, ComparisonVerdict, ExcludedRun, ExclusionReason, LevelSummary, MetricComparison,
-    RunComparison,
+    ComparedGroup, ComparisonVerdict, DriftTreatment, ExcludedRun, ExclusionReason, LevelSummary,
+    MetricComparison, RunComparison,
 };
 pub use downsample::downsample;
 pub use error::Error;
+pub use resource_sizing::{AdviceFirmness, ResourceAdvice, ResourceQuota, UseHistory, size_resources};
 pub use spread::{BatchSpread, FieldSpread, ValueSpread, batch_spread, value_spread};
 pub use summary_field::SummaryField;
 pub use trend::{TrendMetric, TrendReport, find_trends};

@@ -83,7 +83,7 @@ pub async fn serve(
         }
     });
     on_ready(address);
-    serve_connections(listener, http, router, shutdown).await;
+    serve_connections(listener, None, http, router, shutdown).await;
     tidy.abort();
     Ok(())
 }

@@ -14,9 +14,9 @@ use http_body_util::BodyExt as _;
 
 use super::HttpState;
 use super::connection_places::ConnectionSeat;
-use super::gate::ConnectionEnds;
+use super::credentials;
+use super::peer_user::ConnectionEnds;
 use super::problem::{FieldError, ProblemDetails};
-use super::start_permission;
 
 /// How long the large body of a process may pause: it holds memory beyond the common budget.
 const LARGE_PAUSE: Duration = Duration::from_secs(2);
@@ -68,9 +68,9 @@ async fn read_request(gate: &BodyGate, request: Request) -> Result<Request, Prob
         RequestPermission::Read => {}
         RequestPermission::Start => {
             let line = request.extensions().get::<ConnectionEnds>();
-            start_permission::authorise_start(config, path, headers, line)?;
+            credentials::identify_owner(config, path, headers, line)?;
         }
-        RequestPermission::Token => start_permission::authorise_token(config, path, headers)?,
+        RequestPermission::Token => credentials::require_token(config, path, headers)?,
     }
     if let Some(accepted) = rule.media_type {
         check_media_type(headers, &[accepted])?;

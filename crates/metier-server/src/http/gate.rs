@@ -13,7 +13,9 @@ use axum::response::{IntoResponse, Response};
 
 use crate::http::access_control::{self, RouteAccess};
 use crate::http::connection_places::ConnectionSeat;
+use crate::http::credentials::{api_dialect, presented_token};
 use crate::http::host_names::HostVerdict;
+use crate::http::peer_user::ConnectionEnds;
 use crate::http::problem::ProblemDetails;
 use crate::http::{HttpState, RouteLabel};
 
@@ -37,17 +39,6 @@ const SECURITY_HEADERS: [(HeaderName, &str); 6] = [
 /// The peer address of a request's connection.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerAddress(pub SocketAddr);
-
-/// Both ends of a request's connection.
-#[derive(Debug, Clone, Copy)]
-pub struct ConnectionEnds {
-    pub peer: SocketAddr,
-    pub local: SocketAddr,
-}
-
-/// Marks a request whose caller may see details of this machine.
-#[derive(Debug, Clone, Copy)]
-pub struct TrustedCaller;
 
 /// Passes a request on, if access is granted.
 pub async fn gate_request(State(state): State<Arc<HttpState>>, request: Request, next: Next) -> Response {
@@ -97,36 +88,31 @@ pub async fn gate_request(State(state): State<Arc<HttpState>>, request: Request,
 async fn admit_request(state: &HttpState, request: Request, next: Next) -> Result<Response, ProblemDetails> {
     let limits = &state.config.limits;
     let (path, headers) = (request.uri().path(), request.headers());
-    let access = access_control::route_access(path);
     if let Some(seat) = request.extensions().get::<Arc<ConnectionSeat>>()
         && seat.start_work().is_err()
-        && access != RouteAccess::Open
+        && !access_control::is_health(path)
     {
         return Err(ProblemDetails::unavailable("too many requests are worked on; try again in a moment"));
     }
     let host = state.hosts.check_host(request.uri(), headers)?;
-    state.hosts.check_origin(request.method(), headers)?;
     access_control::check_length(limits.max_body_bytes(path), headers)?;
-    let is_trusted = access_control::authorise(&state.config, path, headers)?;
-    if host == HostVerdict::Unknown && !passes_unknown_host(state, access, path, headers) {
+    let line = request.extensions().get::<ConnectionEnds>();
+    access_control::authorise(&state.config, path, headers, line)?;
+    state.hosts.check_origin(request.method(), headers)?;
+    if host == HostVerdict::Unknown && !passes_unknown_host(state, path, headers) {
         let host = headers.get(header::HOST).map(|value| String::from_utf8_lossy(value.as_bytes()));
         return Err(state.hosts.refuse_host(&host.unwrap_or_default()));
     }
     let time = limits.max_total_time(path);
-    let mut request = request;
-    if is_trusted {
-        request.extensions_mut().insert(TrustedCaller);
-    }
     tokio::time::timeout(time, next.run(request)).await.map_err(|_| timeout_problem(time))
 }
 
 /// Whether a request with an unknown host name cannot be a misled browser's: a foreign page has no
 /// token, and learns nothing from health and the files of the page.
-fn passes_unknown_host(state: &HttpState, access: RouteAccess, path: &str, headers: &HeaderMap) -> bool {
-    matches!(access, RouteAccess::Open | RouteAccess::Interface("page"))
+fn passes_unknown_host(state: &HttpState, path: &str, headers: &HeaderMap) -> bool {
+    access_control::route_access(path) == RouteAccess::Open
         || state.config.token.as_ref().is_some_and(|token| {
-            let shown = access_control::presented_token(access_control::api_dialect(path), headers);
-            shown.is_some_and(|shown| token.matches(&shown.token))
+            presented_token(api_dialect(path), headers).is_some_and(|shown| token.matches(&shown.token))
         })
 }
 

@@ -23,8 +23,10 @@ use tokio::time::MissedTickBehavior;
 
 use super::HttpState;
 use super::connection_places::ConnectionSeat;
-use super::gate::{ConnectionEnds, PeerAddress};
+use super::gate::PeerAddress;
+use super::peer_user::ConnectionEnds;
 use super::seated_stream::SeatedStream;
+use super::tls::{TlsIdentity, accept_stream};
 use crate::error::Error;
 
 /// Approximate limit of a request's head; bytes of the same read beyond it may still be accepted.
@@ -53,6 +55,7 @@ pub fn shutdown_signal() -> Result<impl Future<Output = ()>, Error> {
 /// Serves connections until `shutdown` is done; then running requests may finish.
 pub async fn serve_connections(
     listener: TcpListener,
+    tls: Option<TlsIdentity>,
     http: Arc<HttpState>,
     router: axum::Router,
     shutdown: impl Future<Output = ()>,
@@ -81,9 +84,10 @@ pub async fn serve_connections(
                     () = &mut shutdown => break,
                 };
                 let (http, service, stopping) = (http.clone(), service.clone(), stopping.clone());
+                let tls = tls.clone();
                 connections.spawn(async move {
                     tokio::select! {
-                        () = serve_connection(&http, stream, peer, seat.clone(), service, stopping) => {}
+                        () = serve_connection(&http, tls, stream, peer, seat.clone(), service, stopping) => {}
                         () = seat.displaced() => tracing::debug!(%peer, "connection cut"),
                     }
                     http.bounds.note_closed();
@@ -135,6 +139,7 @@ pub fn bind_listener(address: SocketAddr) -> Result<TcpListener, Error> {
 
 async fn serve_connection(
     http: &HttpState,
+    tls: Option<TlsIdentity>,
     stream: TcpStream,
     peer: SocketAddr,
     seat: Arc<ConnectionSeat>,
@@ -144,12 +149,21 @@ async fn serve_connection(
     // Responses are written whole, so waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
     let local = stream.local_addr().ok();
-    let stream = TokioIo::new(SeatedStream::new(stream, seat.clone()));
+    // Below TLS, so that the bytes of the handshake count as progress too.
+    let stream = SeatedStream::new(stream, seat.clone());
+    let stream = match accept_stream(tls.as_ref(), stream, http.config.limits.header_time).await {
+        Ok(stream) => TokioIo::new(stream),
+        Err(error) => {
+            tracing::debug!(%peer, %error, "no TLS handshake");
+            return;
+        }
+    };
+    let is_encrypted = tls.is_some();
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(PeerAddress(peer));
         request.extensions_mut().insert(seat.clone());
         if let Some(local) = local {
-            request.extensions_mut().insert(ConnectionEnds { peer, local });
+            request.extensions_mut().insert(ConnectionEnds { peer, local, is_encrypted });
         }
         let (answer, seat) = (router.call(request), seat.clone());
         async move {

@@ -8,6 +8,7 @@ pub mod body_reader;
 pub mod compress;
 pub mod config;
 mod connection_places;
+pub mod credentials;
 pub mod gate;
 mod handler;
 mod host_names;
@@ -21,8 +22,8 @@ mod route;
 mod router;
 mod seated_stream;
 pub mod server_bounds;
-pub mod start_permission;
 mod state;
+pub mod tls;
 
 pub use handler::{HandlerRequest, HandlerResponse};
 pub use route::{ApiRoute, HandlerStage, RequestContent, ResponseContent, RouteMethod, RouteWork};

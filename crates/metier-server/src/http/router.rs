@@ -17,10 +17,12 @@ use super::{
     RouteWork, ServerState,
 };
 use crate::http::connection_places::ConnectionSeat;
-use crate::http::gate::{self, ConnectionEnds, PeerAddress, TrustedCaller};
+use crate::http::credentials::{self, KnownCaller};
+use crate::http::gate::{self, PeerAddress};
 use crate::http::parameter::RequestArguments;
+use crate::http::peer_user::ConnectionEnds;
 use crate::http::problem::ProblemDetails;
-use crate::http::{body_reader, compress, start_permission};
+use crate::http::{body_reader, compress};
 
 /// The label of a request in `/metrics`: the route's path, or one of a few words for requests
 /// without a route.
@@ -103,7 +105,6 @@ async fn start_handler<S: ServerState>(
     compress_from: usize,
 ) -> Result<HandlerStage<S>, ProblemDetails> {
     let limits = &app.http().config.limits;
-    let is_trusted = request.extensions().get::<TrustedCaller>().is_some();
     // Checked here and not earlier, so that every route that does more than read passes this line.
     let only_reads = matches!(route.verb, RouteMethod::Get | RouteMethod::PostQuery);
     let user = if only_reads { None } else { authorise_start(app.http(), &request)?.user };
@@ -123,7 +124,7 @@ async fn start_handler<S: ServerState>(
             body_reader::read_body(app.http(), body, seat, limits.max_body_bytes(route.path)).await?
         }
     };
-    let call = HandlerRequest { arguments, headers: parts.headers, is_trusted, user, line, body };
+    let call = HandlerRequest { arguments, headers: parts.headers, user, line, body };
     let short = move |reply| compress::compress_response(reply, compress_from);
     let inner = app.clone();
     match route.work {
@@ -145,13 +146,9 @@ async fn start_handler<S: ServerState>(
 }
 
 /// The permission to start or end runs with this request.
-fn authorise_start(
-    state: &HttpState,
-    request: &Request,
-) -> Result<start_permission::StartPermission, ProblemDetails> {
+fn authorise_start(state: &HttpState, request: &Request) -> Result<KnownCaller, ProblemDetails> {
     let line = request.extensions().get::<ConnectionEnds>();
-    let starter =
-        start_permission::authorise_start(&state.config, request.uri().path(), request.headers(), line)?;
+    let starter = credentials::identify_owner(&state.config, request.uri().path(), request.headers(), line)?;
     if !state.starts.try_acquire(Instant::now()) {
         let detail = "too many requests for sessions; try again in a moment";
         return Err(

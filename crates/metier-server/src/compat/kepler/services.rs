@@ -128,7 +128,14 @@ impl KeplerServices {
     fn http_state(&self, listener: &TcpListener, address: SocketAddr, open: &[&str]) -> Arc<HttpState> {
         let open = if self.is_open { open.iter().map(|name| name.to_string()).collect() } else { Vec::new() };
         let listen = listener.local_addr().unwrap_or(address);
-        let config = HttpConfig { listen, open, token: self.token.clone(), ..self.http.clone() };
+        let config = HttpConfig {
+            listen,
+            open,
+            token: self.token.clone(),
+            doors: Vec::new(),
+            tls: None,
+            ..self.http.clone()
+        };
         Arc::new(HttpState::new(config, listen))
     }
 
@@ -221,7 +228,7 @@ impl KeplerServices {
             && let Some(listener) = ok_or_skip(listener::bind_listener(address), is_lenient)?
         {
             opened.models = listener.local_addr().ok();
-            let http = self.http_state(&listener, address, &["models", "metrics", "page"]);
+            let http = self.http_state(&listener, address, &["models", "metrics"]);
             let mut models = ModelServerState::new(self.shelf.clone());
             let figures = door.as_ref().map(|door| door.figures.clone());
             models.estimator = self.estimator.clone().zip(figures);
@@ -234,7 +241,7 @@ impl KeplerServices {
             && let Some(listener) = ok_or_skip(listener::bind_listener(address), is_lenient)?
         {
             opened.metrics = listener.local_addr().ok();
-            let http = self.http_state(&listener, address, &["metrics", "page"]);
+            let http = self.http_state(&listener, address, &["metrics"]);
             let mut models = ModelServerState::new(self.shelf.clone());
             models.estimator = self.estimator.clone().zip(door.as_ref().map(|door| door.figures.clone()));
             models.online.clone_from(&online);
@@ -269,7 +276,7 @@ impl KeplerServices {
         for ServiceListener { listener, http, router } in doors {
             let mut stopping = stopping.clone();
             let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
-            serving.spawn(listener::serve_connections(listener, http, router, until));
+            serving.spawn(listener::serve_connections(listener, None, http, router, until));
         }
         let mut look = tokio::time::interval(CHANGE_CHECK_INTERVAL);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

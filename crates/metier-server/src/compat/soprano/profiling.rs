@@ -13,8 +13,8 @@ use super::request::{self, DEVICE_FIELD, DescribedDevice};
 use super::response::{ProfilingPrediction, ProfilingResponse, SnapshotSource};
 use crate::app_state::{AppState, SharedAppState};
 use crate::http::blocking_lanes::LaneKind;
+use crate::http::credentials;
 use crate::http::problem::{FieldError, ProblemDetails};
-use crate::http::start_permission;
 use crate::http::{HandlerRequest, HandlerResponse, HandlerStage};
 
 /// Most nodes whose reason is given when none can be chosen.
@@ -52,7 +52,7 @@ pub fn handle_profiling(
 
 /// Whether a caller may place graphs, within the rate limit.
 fn authorise_placement(app: &SharedAppState, call: &HandlerRequest) -> Result<(), ProblemDetails> {
-    start_permission::authorise_start(&app.http.config, "/api/profiling", &call.headers, call.line.as_ref())?;
+    credentials::identify_owner(&app.http.config, "/api/profiling", &call.headers, call.line.as_ref())?;
     match app.http.starts.try_acquire(Instant::now()) {
         true => Ok(()),
         false => {

@@ -116,7 +116,7 @@ impl InterfaceAddresses {
             online: online.transpose()?,
             is_open: config.http.open.iter().any(|name| name == "models"),
             token: http.token.clone(),
-            http: HttpConfig { doors: Vec::new(), ..http },
+            http,
             estimator: Some(estimator.clone()),
             error_key: predictors.error_key(),
             ..KeplerServices::new(shelf)
