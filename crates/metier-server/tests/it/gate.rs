@@ -136,6 +136,19 @@ fn a_page_of_another_origin_starts_no_training() {
 }
 
 #[test]
+fn credentials_are_asked_for_before_the_origin() {
+    let (_serving, [_, trainer]) = kepler("0.0.0.0:0", Some(TOKEN), HttpLimits::default());
+    let foreign = format!("Origin: http://evil.example\r\n{JSON}");
+    let problem = ask(trainer, "POST /train", "localhost", &foreign, "{}").problem(401);
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(!detail.contains("--open"), "a trainer cannot be opened by name: {detail}");
+    let shown = format!("Authorization: Bearer {TOKEN}\r\n{foreign}");
+    ask(trainer, "POST /train", "localhost", &shown, "{}").problem(403);
+    let own = format!("Authorization: Bearer {TOKEN}\r\n{JSON}");
+    assert_eq!(ask(trainer, "POST /train", "localhost", &own, "{}").status, 400);
+}
+
+#[test]
 fn token_and_media_type_are_checked_before_the_body_is_sent() {
     let (_folder, store) = store();
     let (_serving, [models, trainer]) = kepler("127.0.0.1:0", Some(TOKEN), HttpLimits::default());
