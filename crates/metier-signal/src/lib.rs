@@ -1,0 +1,13 @@
+//! What one series does, and what it will do.
+//!
+//! - [`period`] finds periods, with a stated rate of false alarms that holds on red noise.
+//! - [`line`] fits the straight line.
+//!
+//! Invariants: no I/O, no clock, no global state. The same values give the same result.
+
+pub mod error;
+pub mod line;
+pub mod period;
+
+pub use error::Error;
+pub use period::{DetectedPeriod, PeriodDetector};
