@@ -45,6 +45,9 @@ pub enum Error {
         field: crate::SummaryField,
         got: f64,
     },
+    /// A fault that the signal analysis found.
+    #[error(transparent)]
+    Signal(#[from] metier_signal::Error),
     /// An option is outside its range.
     #[error("{option} is {got}; want {want}")]
     WrongOption {

@@ -3,14 +3,13 @@
 //! - [`spread`]: one batch: median, scatter, outliers, and warnings with advice.
 //! - [`compare`](mod@compare): two groups of runs: the change of each field with an interval and a
 //!   verdict.
-//! - [`relative_change`]: changes of level in a history, with a stated rate of false alarms.
+//! - [`change`]: changes of level in a history, as found by `metier-signal`.
 //! - [`build_trend`]: histories of workloads on devices, with other differences at each change.
 //! - [`downsample`](mod@downsample): a series reduced for drawing, with measured rows only.
 //!
 //! Invariants: no I/O, no clock, no global state. The same runs and options give the same result in
 //! any order of the runs. An absent value is never counted as 0.
 
-pub mod change;
 pub mod compare;
 pub mod comparison;
 pub mod downsample;
@@ -22,10 +21,8 @@ pub mod trend;
 mod bootstrap;
 mod circumstances;
 mod permutation;
-mod random;
 mod run_selection;
 
-pub use change::{ChangeOptions, find_changes};
 pub use compare::{CompareOptions, compare};
 pub use comparison::{
     ComparedGroup, ComparisonVerdict, ExcludedRun, ExclusionReason, LevelSummary, MetricComparison,
@@ -33,6 +30,9 @@ pub use comparison::{
 };
 pub use downsample::downsample;
 pub use error::Error;
+pub use metier_signal::change;
+pub use metier_signal::change::{ChangeOptions, find_changes};
+use metier_signal::random;
 pub use spread::{BatchSpread, FieldSpread, ValueSpread, batch_spread, value_spread};
 pub use summary_field::SummaryField;
 pub use trend::{TrendMetric, TrendReport, find_trends};

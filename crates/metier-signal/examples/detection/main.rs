@@ -4,6 +4,8 @@
 //!   of each kind of noise.
 //! - `detection report SEED`: detection, false alarms and time, as JSON.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
+
 mod baselines;
 mod suite;
 

@@ -96,7 +96,7 @@ impl PeriodDetector {
             // What remains of a period that jitters is no second period.
             let is_known = periods.iter().any(|known| {
                 let turns = (known.samples / samples).max(samples / known.samples);
-                (turns - turns.round()).abs() < 0.1 * turns
+                (turns - turns.round()).abs() < 0.1
             });
             if rate > false_alarms || is_known {
                 break;

@@ -30,7 +30,7 @@ pub mod significance;
 use metier_types::Ratio;
 
 use crate::Error;
-use crate::bootstrap::{median, relative_change};
+use crate::median::{median, relative_change};
 pub use drift::LinearDrift;
 use segmentation::{best_cuts, clamp_strays, log_scale};
 use significance::{ChanceVerdict, cut_p_value, test_any_change};
