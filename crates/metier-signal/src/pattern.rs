@@ -28,6 +28,8 @@ const UNUSUAL_DEVIATIONS: f64 = 4.65;
 const MEDIAN_DEVIATION_SHARE: f64 = 0.6745;
 /// A jump exceeds the median change by this factor; in normal noise one change in 10 million does.
 const JUMP_RATIO: f64 = 8.0;
+/// Changes of level explain at least this share of the variance.
+const MIN_LEVEL_SHARE: f64 = 0.05;
 /// Fewest samples for anything but idle and constant.
 const MIN_SAMPLES: usize = 12;
 
@@ -147,6 +149,8 @@ pub fn analyse_series(
         PatternKind::Trend => rest.iter().zip(&by_trend).map(|(x, line)| x - line).collect(),
         _ => rest.clone(),
     };
+    // A rising line is cut into levels, too, and a cycle leaves some; levels count where they explain.
+    let changes = if kind == PatternKind::Trend || share(&levels) < MIN_LEVEL_SHARE { Vec::new() } else { changes };
     // Bursts are what a bursty series does, not exceptions.
     let unusual = if kind == PatternKind::Bursty { Vec::new() } else { unusual_samples(&noise) };
     Ok(SeriesPattern { kind, periods, trend, changes, unusual, strength })
@@ -253,7 +257,8 @@ fn median_deviation(values: &[f64]) -> f64 {
 
 /// Samples beyond [`UNUSUAL_DEVIATIONS`] (Iglewicz and Hoaglin 1993 on the scale).
 fn unusual_samples(noise: &[f64]) -> Vec<usize> {
-    let scale = median_deviation(noise) / MEDIAN_DEVIATION_SHARE;
+    // The deviation is a floor: where most samples fit exactly, the others are not all unusual.
+    let scale = (median_deviation(noise) / MEDIAN_DEVIATION_SHARE).max(variance(noise).sqrt());
     if scale <= 0.0 {
         return Vec::new();
     }
