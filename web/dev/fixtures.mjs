@@ -140,7 +140,7 @@ export function makeRuns(now, seed = 7) {
 /** The row of the list for a run. */
 export function rowOf(run) {
   const { id, batch, workload, device, state, started, ended, exit, tags, summary } = run;
-  return { id, batch, workload, device, state, started, ended, exit, tags, summary, repetition: run.context.repetition, repetitions: run.context.repetitions, warmup: run.context.warmup, warnings: run.warnings.length, command: run.context.command.join(" ") };
+  return { id, batch, workload, device, state, started, ended, exit, tags, summary, repetition: run.context.repetition, repetitions: run.context.repetitions, warmup: run.context.warmup, counted: state === "finished" && !run.context.warmup && (exit?.planned === true || (exit?.cause === "exited" && exit.code === 0)), warnings: run.warnings.length, command: run.context.command.join(" ") };
 }
 
 function level(shape, x, random) {

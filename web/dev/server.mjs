@@ -94,6 +94,7 @@ export function startServer({ listen = "127.0.0.1:0", token = "", isEmpty = fals
         const to = Number(q.get("to") ?? Infinity);
         return { schema: "metier.series-list/1", series: seriesOf(run).map((s) => thin(s, Number(q.get("points") ?? 4000), from, to)) };
       }
+      if (parts[2] === "advice") return { schema: "metier.advice/1", run: parts[1], advice: { firmness: "refused", basis: "Made-up runs get no advice.", quotas: [], notes: [] } };
       if (parts[2] === "processes") {
         if (run.state !== "running") return makeProcesses(run);
         throw new Refusal(404, "Not Found", `run ${run.id} has no process tree: it is written at the end, and the run is still under way`);

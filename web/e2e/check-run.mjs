@@ -177,6 +177,9 @@ export const RUN_CHECKS = [
       { name: "written", kind: "counter", unit: "bytes", values: whole((i) => i * 500) },
     ] };
     await page.route("**/series?*", (route) => route.fulfill({ json: { schema: "metier.series-list/1", series: [use] } }));
+    // Nothing is drawn above the record's peak, so the record has to be of this series.
+    const record = await t.api(`runs/${run.id}`);
+    await page.route(`**/runs/${run.id}`, (route) => route.fulfill({ json: { ...record, cpu: { ...record.cpu, peak_cores: 1.5 } } }));
     await openRun(page, t, run.id);
     await page.waitForFunction((rows) => Number(document.querySelector('[data-panel="cpu"]')?.dataset.rows) === rows, n);
     const box = await plotOf(page, "cpu");
@@ -215,6 +218,25 @@ export const RUN_CHECKS = [
     }
     await grid.scrollIntoViewIfNeeded();
     await t.shot(page, "tree");
+  }],
+
+  ["the peak of busy cores is that of the record", async (page, t) => {
+    const { run: row } = await richRun(t);
+    const { cpu } = await t.api(`runs/${row.id}`);
+    if (typeof cpu?.peak_cores !== "number") throw new Skip("the record has no peak of cores");
+    await openRun(page, t, row.id);
+    await page.waitForSelector('[data-panel="cpu"] canvas');
+    const shown = await page.$eval('[data-panel="cpu"]', (e) => e.parentElement.querySelector(".legend .value").textContent);
+    assert.ok(Math.abs(Number.parseFloat(shown) - cpu.peak_cores) < 0.01, `${shown}, not ${cpu.peak_cores}`);
+  }],
+
+  ["a run that never started is not called trustworthy", async (page, t) => {
+    const { runs } = await t.api("runs?cause=unstarted");
+    if (runs.length === 0) throw new Skip("every run started");
+    await openRun(page, t, runs[0].id);
+    const trust = await page.textContent("[data-testid=trust] h2");
+    assert.match(trust, /not measured to its end/);
+    assert.doesNotMatch(trust, /nothing speaks against it/);
   }],
 
   ["a run under way refreshes by itself", async (page, t) => {

@@ -2,6 +2,7 @@
 //
 //   METIER_URL=http://127.0.0.1:7001/ node e2e/run.mjs [FOLDER FOR SCREENSHOTS]
 //
+// METIER_CLOSED_URL and METIER_CLOSED_TOKEN are those of a server on an address for others.
 // METIER_URL is a running `metier up` with some runs in its store; without it the stand-in server of dev/ is used,
 // and that is said. METIER_LAB_CHROMIUM names the browser (else /usr/bin/chromium). What a store cannot show
 // (no run under way, no batches) is skipped loudly. Ends with 1 if a check failed.
@@ -39,6 +40,8 @@ if (base === "") {
   console.error("NOTE: METIER_URL is not set; checking the page with the stand-in server of dev/, not with metier up");
 }
 if (!base.endsWith("/")) base += "/";
+// Another server, on an address for others: its page asks for the token.
+const closed = { url: process.env.METIER_CLOSED_URL ?? "", token: process.env.METIER_CLOSED_TOKEN ?? "" };
 
 const context = await chromium.launchPersistentContext(profile, { executablePath, args: FLAGS, viewport: { width: 1440, height: 1000 }, colorScheme: "dark" });
 const failures = [];
@@ -54,7 +57,8 @@ function watch(page) {
     if (message.type() === "error" && !isOrdinary) faults.push(`console: ${message.text()}`);
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(base) && !request.url().startsWith("about:")) faults.push(`request to another origin: ${request.url()}`);
+    const isOwn = [base, closed.url].some((own) => own !== "" && request.url().startsWith(own));
+    if (!isOwn && !request.url().startsWith("about:")) faults.push(`request to another origin: ${request.url()}`);
   });
 }
 
@@ -66,6 +70,7 @@ async function api(path) {
 
 const tools = {
   base,
+  closed,
   api,
   context,
   /** Failed requests are part of what is checked; the browser logs them as errors. */

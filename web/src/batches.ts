@@ -24,8 +24,7 @@ export function median(values: number[]): number | null {
   return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] as number) + upper) / 2;
 }
 
-/** Median of a summary field over the runs that are not warm-ups. */
+/** Median of a summary field over the runs that count: the server's rule, as on the terminal. */
 export function medianOf(runs: RunRow[], field: keyof RunRow["summary"]): number | null {
-  const counted = runs.filter((run) => !run.warmup);
-  return median((counted.length > 0 ? counted : runs).flatMap((run) => run.summary[field] ?? []));
+  return median(runs.filter((run) => run.counted).flatMap((run) => run.summary[field] ?? []));
 }

@@ -30,11 +30,14 @@ const SUMMARY: [string, string][] = [
 
 const DETAILS: [string, [string, string][]][] = [
   ["CPU", [
+    ["cpu.peak_cores", "Peak cores"],
     ["cpu.voluntary_switches", "Switches, waited"],
     ["cpu.involuntary_switches", "Switches, turn over"],
     ["cpu.throttled_periods", "Throttled periods"],
     ["cpu.throttled_seconds", "Throttled time"],
-    ["pressure.cpu_seconds", "Waited for a core"],
+    ["cpu.run_queue_seconds", "In the run queue"],
+    ["cpu.run_queue_ratio", "… explains of the time"],
+    ["pressure.cpu_seconds", "Some task waited for a core"],
   ]],
   ["Memory", [
     ["memory.peak_anonymous_bytes", "Peak anonymous"],
@@ -45,14 +48,14 @@ const DETAILS: [string, [string, string][]][] = [
     ["memory.minor_faults", "Faults without IO"],
     ["memory.major_faults", "Faults with IO"],
     ["memory.oom_kills", "Killed for memory"],
-    ["pressure.memory_seconds", "Waited for memory"],
+    ["pressure.memory_seconds", "Some task waited for memory"],
   ]],
   ["Storage and network", [
     ["io.device_read_bytes", "Read from devices"],
     ["io.device_written_bytes", "Written to devices"],
     ["io.call_read_bytes", "Passed read calls"],
     ["io.call_written_bytes", "Passed write calls"],
-    ["pressure.io_seconds", "Waited for storage"],
+    ["pressure.io_seconds", "Some task waited for storage"],
     ["network.received_bytes", "Received"],
     ["network.sent_bytes", "Sent"],
   ]],

@@ -1,6 +1,6 @@
 // Time lines of several runs laid over each other: one panel for each quantity, one line for each run.
 
-import type { Series } from "./api/records";
+import type { Maybe, Series } from "./api/records";
 import { panels as panelsOf, type Line, type Panel } from "./panels";
 import { shortId } from "./quantity";
 import { join } from "./series";
@@ -9,6 +9,8 @@ export interface OverlaidRun {
   id: string;
   side: "a" | "b";
   series: Series[];
+  /** The record's peak of busy cores. */
+  peakCores?: Maybe<number>;
 }
 
 const WANTED = [
@@ -19,7 +21,7 @@ const WANTED = [
 ];
 
 export function overlay(runs: OverlaidRun[], minimumGap: number): Panel[] {
-  const each = runs.map((run) => ({ run, panels: panelsOf(run.series, minimumGap) }));
+  const each = runs.map((run) => ({ run, panels: panelsOf(run.series, minimumGap, run.peakCores) }));
   return WANTED.flatMap(({ key, line: wanted, title }) => {
     const found = each.flatMap(({ run, panels }) => {
       const panel = panels.find((candidate) => candidate.key === key);
@@ -35,6 +37,7 @@ export function overlay(runs: OverlaidRun[], minimumGap: number): Panel[] {
         group: run.side.toUpperCase(),
         colour: run.side === "a" ? "--side-a" : "--side-b",
         values: joined.columns[i] ?? [],
+        peak: line.peak,
         isRate: line.isRate,
         isThin: found.length > 4,
       }),

@@ -1,7 +1,7 @@
 // Which panels a run's time line has, and the lines in each. One entry of a table for each known panel;
 // columns that no entry names still get a panel of their own, so that a newer server's data is not hidden.
 
-import type { Column, Series } from "./api/records";
+import type { Column, Maybe, Series } from "./api/records";
 import * as q from "./quantity";
 import { gauge, numbers, rates, secondsOf, stack, type Drawn } from "./series";
 
@@ -16,6 +16,8 @@ export interface Line {
   /** What is drawn, where that differs (stacked parts). */
   drawn?: Drawn;
   isRate: boolean;
+  /** The largest value over the whole, where the record knows it better than what is drawn. */
+  peak?: Maybe<number>;
   isArea?: boolean;
   isThin?: boolean;
 }
@@ -48,6 +50,9 @@ interface Entry {
   scale?: number;
   columns: { name: string; label: string; colour: string }[];
 }
+
+// The kernel brings a running task's CPU time up to date at its tick, every 1 to 10 ms: shorter rates show the tick.
+export const SHORTEST_RATE_S = 0.1;
 
 const perSecond = (value: number): string => `${q.bytes(value)}/s`;
 
@@ -138,8 +143,11 @@ function withStart(drawn: Drawn, raw: (number | null)[]): Drawn {
 
 const hasAny = (drawn: Drawn): boolean => drawn.some((value) => typeof value === "number");
 
-/** The panels of a run, in the order in which they are shown. Rates over less than `minimumGap` seconds are joined. */
-export function panels(all: Series[], minimumGap: number): Panel[] {
+/**
+ * The panels of a run, in the order in which they are shown. Rates over less than `minimumGap` seconds are joined.
+ * `peakCores` is the record's peak of busy cores: it is what is read out, and nothing is drawn above it.
+ */
+export function panels(all: Series[], minimumGap: number, peakCores?: Maybe<number>): Panel[] {
   const out: Panel[] = [];
   const used = new Set<string>();
   const timesOf = new Map<string, Float64Array>(all.map((series) => [series.name, secondsOf(series)]));
@@ -153,9 +161,11 @@ export function panels(all: Series[], minimumGap: number): Panel[] {
       const found = column(want.name);
       if (found === undefined) continue;
       used.add(`${series.name}.${want.name}`);
-      const drawn = values(times, found, entry.scale ?? 1, minimumGap);
+      let drawn = values(times, found, entry.scale ?? 1, minimumGap);
       if (!hasAny(drawn)) continue;
-      lines.push({ label: want.label, colour: want.colour, values: drawn, isRate: found.kind === "counter", isArea: entry.columns.length === 1 });
+      const peak = entry.key === "cpu" ? peakCores : null;
+      if (typeof peak === "number") drawn = drawn.map((value) => (typeof value === "number" ? Math.min(value, peak) : value));
+      lines.push({ label: want.label, colour: want.colour, values: drawn, peak, isRate: found.kind === "counter", isArea: entry.columns.length === 1 });
     }
     const bands: [number, number][] = [];
     if (entry.key === "memory") {

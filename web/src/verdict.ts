@@ -1,8 +1,8 @@
-// One plain sentence about a run: how it ended, how long it took, what it used; and a second one about what
-// limited it. Only what the record says; where it does not say, the sentence does not either.
+// One plain sentence about a run that has no verdict in its record: one under way, or interrupted. Only what the
+// record says; where it does not say, the sentence does not either.
 
 import type { Exit, Maybe, Run, RunState } from "./api/records";
-import { bytes, cores, count, ratio, seconds } from "./quantity";
+import { bytes, cores, count, seconds } from "./quantity";
 
 const SIGNALS: Record<number, string> = {
   1: "HUP", 2: "INT", 3: "QUIT", 4: "ILL", 5: "TRAP", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 10: "USR1",
@@ -68,6 +68,9 @@ function howItEnded(run: Run): string {
   }
 }
 
+/** Whether a run that is over was measured to its end; one that never started has nothing that could be trusted. */
+export const isMeasured = (run: Run): boolean => run.state === "finished" && run.exit?.cause !== "unstarted" && typeof run.summary.wall_seconds === "number";
+
 /** Wall time so far or in all; for a run under way it is counted from its start. */
 export function wallSeconds(run: Run, now: number): number | null {
   const wall = run.summary.wall_seconds;
@@ -99,34 +102,4 @@ export function sentence(run: Run, threads: number | null, now: number): string 
   const left = run.exit?.left_behind ?? 0;
   if (left > 0) text += `; it left ${left} ${left === 1 ? "process" : "processes"} behind`;
   return `${text}.`;
-}
-
-/** What limited it, as far as the record can tell; `null` where it is too early or too short to say. */
-export function limit(run: Run, threads: number | null): string | null {
-  const wall = run.summary.wall_seconds;
-  const cpu = run.summary.cpu_seconds;
-  if (run.state === "running" || typeof wall !== "number" || wall <= 0) return null;
-  const life = lifeSeconds(run, wall);
-  if (run.exit?.cause === "oom") return "Memory limited it.";
-  if (life < 0.05) return "It was too short to say what limited it.";
-  const share = (value: Maybe<number>): number => (typeof value === "number" ? value / life : 0);
-  const throttled = share(run.cpu?.["throttled_seconds"]);
-  if (throttled > 0.05) return `A CPU limit held it back for ${ratio(throttled)} of the time.`;
-  const memoryWait = share(run.pressure?.memory_seconds);
-  if (memoryWait > 0.1) return `It waited for memory during ${ratio(memoryWait)} of the time.`;
-  const storageWait = share(run.pressure?.io_seconds);
-  if (storageWait > 0.2) return `It waited for storage during ${ratio(storageWait)} of the time.`;
-  const busy = typeof cpu === "number" ? cpu / life : null;
-  if (busy !== null && threads !== null && threads > 1 && busy > 0.85 * threads) return "All cores were busy: the CPU limited it.";
-  const coreWait = share(run.pressure?.cpu_seconds);
-  if (coreWait > 0.2) return `It waited for a free core during ${ratio(coreWait)} of the time.`;
-  if (busy === null) return null;
-  if (busy > 0.9 && busy < 1.1) return "One core was busy all the time: a single thread limited it.";
-  const whole = Math.round(busy);
-  if (whole > 1 && Math.abs(busy - whole) < 0.08) return `${whole} cores were busy all the time: ${whole} threads limited it.`;
-  if (busy < 0.5) {
-    const isKnown = typeof run.pressure?.io_seconds === "number" && typeof run.pressure.memory_seconds === "number";
-    return `The CPU was busy for only ${ratio(busy)} of the time; it waited for something else${isKnown ? " than CPU, memory or storage" : ""}.`;
-  }
-  return "No single resource limited it clearly.";
 }

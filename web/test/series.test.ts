@@ -132,6 +132,15 @@ test("nanoseconds of CPU per second are cores, and parts of memory are stacked u
   assert.equal(all[2]?.lines[0]?.label, "teapots", "a column that this page does not know is still shown");
 });
 
+test("the record's peak of busy cores is what is read out, and nothing is drawn above it", () => {
+  const spiky = use(4);
+  spiky.columns[0] = counter([0, 1e7, 2e7, 9e7]);
+  const line = panels([spiky], 0, 1.25)[0]?.lines[0];
+  assert.equal(line?.peak, 1.25);
+  assert.ok(line?.values.every((value) => typeof value !== "number" || value <= 1.25));
+  assert.equal(overlay([{ id: "1-1", side: "a", series: [spiky], peakCores: 1.25 }], 0)[0]?.lines[0]?.peak, 1.25);
+});
+
 test("120,000 samples are prepared without fuss", () => {
   const [cpu] = panels([use(120_000)], 1200 / 1500);
   const drawn = (cpu?.lines[0]?.values ?? []).filter((value) => typeof value === "number").length;

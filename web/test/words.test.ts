@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeComparison, makeRuns, makeSeries, rowOf, type MadeRun } from "../dev/fixtures.mjs";
-import type { Run } from "../src/api/records";
+import type { Run, RunRow } from "../src/api/records";
 import { axisTime, trimmed } from "../src/axis";
 import { group, median, medianOf } from "../src/batches";
 import { conclusion, leftOut } from "../src/changes";
 import { detailFigures, figure, splitMissing, summaryFigures } from "../src/figures";
 import { soFar } from "../src/live";
-import { ending, limit, sentence } from "../src/verdict";
+import { ending, isMeasured, sentence } from "../src/verdict";
 
 const NOW = Date.UTC(2026, 0, 10);
 const runs = makeRuns(NOW);
@@ -20,7 +20,6 @@ test("the verdict says how it ended, how long, and what it used", () => {
   assert.equal(sentence(run, null, NOW), "Ended well after 2.00 s; it used 3.00 s of CPU (1.50 cores on average) and at most 1.00 MiB of memory, in 4 processes.");
   const daemon = like({ exit: { code: 0, cause: "exited", left_behind: 1, settled_seconds: 2 }, summary: { wall_seconds: 0.002, cpu_seconds: 2 } });
   assert.ok(sentence(daemon, null, NOW).includes("(1.00 core"), "cores are of all of its life, not of the main process alone");
-  assert.equal(limit(daemon, 8), "One core was busy all the time: a single thread limited it.");
 });
 
 test("what was not measured is not said", () => {
@@ -52,18 +51,10 @@ test("a run under way shows what samples have seen so far, and says that they we
   assert.equal(soFar(base, series, now), base);
 });
 
-test("what limited it follows from the record", () => {
-  const of = (cpu: number, pressure: Run["pressure"], more: Partial<Run> = {}): string | null =>
-    limit(like({ exit: { code: 0, cause: "exited" }, summary: { wall_seconds: 10, cpu_seconds: cpu }, pressure: pressure ?? {}, cpu: {}, ...more }), 8);
-  assert.match(of(79, {}) ?? "", /All cores were busy/);
-  assert.match(of(10, {}) ?? "", /single thread/);
-  assert.match(of(1, { io_seconds: 8 }) ?? "", /waited for storage during 80.0 %/);
-  assert.match(of(1, { io_seconds: 0, memory_seconds: 0 }) ?? "", /something else than CPU, memory or storage/);
-  assert.match(of(1, {}) ?? "", /something else\.$/);
-  assert.match(of(20, {}, { cpu: { throttled_seconds: 4 } }) ?? "", /CPU limit held it back for 40.0 %/);
-  assert.match(of(30, {}) ?? "", /^3 cores were busy/);
-  assert.match(of(5, { cpu_seconds: 6 }) ?? "", /free core/);
-  assert.equal(of(5, {}, { state: "running" }), null);
+test("nothing is said for a run that was not measured", () => {
+  assert.ok(isMeasured(like({})));
+  assert.ok(!isMeasured(like({ exit: { cause: "unstarted" }, summary: {} })));
+  assert.ok(!isMeasured(like({ state: "interrupted", exit: null, summary: {} })));
 });
 
 test("endings have a word and a tone", () => {
@@ -97,7 +88,9 @@ test("neighbouring runs of a batch are one group and nothing is lost or moved", 
   assert.equal(median([4, 1]), 2.5);
   assert.equal(median([]), null);
   const [first] = rows;
-  assert.equal(medianOf([{ ...(first as (typeof rows)[0]), warmup: true, summary: { wall_seconds: 9 } }, { ...(first as (typeof rows)[0]), warmup: false, summary: { wall_seconds: 2 } }], "wall_seconds"), 2, "warm-ups do not count");
+  const row = (counted: boolean, wall: number): RunRow => ({ ...(first as RunRow), counted, summary: { wall_seconds: wall } });
+  assert.equal(medianOf([row(false, 9), row(true, 2), row(true, 4)], "wall_seconds"), 3, "warm-ups, failures and interrupted runs do not count");
+  assert.equal(medianOf([row(false, 9)], "wall_seconds"), null, "a batch without a run that counts has no median");
 });
 
 test("a comparison is told in one sentence", () => {

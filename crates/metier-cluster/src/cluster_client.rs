@@ -49,6 +49,11 @@ impl ClusterClient {
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         // A watch stream or log may be silent for as long as the run.
         config.read_timeout = None;
+        // Plain HTTP, such as that of `kubectl proxy`, needs no authority: without a list of them
+        // no client could be made on a host that has none.
+        if config.cluster_url.scheme_str() == Some("http") {
+            config.root_cert.get_or_insert_default();
+        }
         let namespace = pod.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client =
             Client::try_from(config).map_err(|error| Error::Cluster { reason: error_chain(&error) })?;

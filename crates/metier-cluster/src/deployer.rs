@@ -37,6 +37,8 @@ pub struct ServingImage {
     pub environment: Vec<(String, String)>,
     /// Ports that it listens on.
     pub ports: Vec<u16>,
+    /// Whether a Deployment of this name that metier did not make is replaced.
+    pub replaces_foreign: bool,
 }
 
 impl ServingImage {
@@ -102,6 +104,7 @@ pub fn graph_service(
         node: chosen.device.clone(),
         hostname: chosen.hostname.clone(),
         annotations: annotations.collect(),
+        replaces_foreign: serving.replaces_foreign,
     })
 }
 

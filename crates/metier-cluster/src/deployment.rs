@@ -58,6 +58,8 @@ pub struct GraphService {
     pub hostname: Option<String>,
     /// Annotations: prediction, predictor, graph.
     pub annotations: BTreeMap<String, String>,
+    /// Whether a Deployment of this name that metier did not make is replaced.
+    pub replaces_foreign: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,9 +151,20 @@ pub async fn pod_selector(
     Ok(get_deployment(cluster, name).await?.and_then(|found| found.spec?.selector.match_labels))
 }
 
-/// Applies the Deployment after a dry run.
+/// Whether metier made an object, by its label.
+fn is_own(found: &Deployment) -> bool {
+    let labels = found.metadata.labels.as_ref();
+    labels.and_then(|all| all.get(MANAGED_BY_LABEL.0)).is_some_and(|value| value == MANAGED_BY_LABEL.1)
+}
+
+/// Applies the Deployment after a dry run. A Deployment that metier did not make is replaced only on
+/// request.
 pub async fn apply(cluster: &ClusterClient, service: &GraphService) -> Result<DeploymentAction, Error> {
     let before = get_deployment(cluster, &service.name).await?;
+    if before.as_ref().is_some_and(|found| !is_own(found)) && !service.replaces_foreign {
+        let (name, namespace) = (service.name.clone(), cluster.namespace.clone());
+        return Err(Error::ForeignDeployment { name, namespace });
+    }
     let mut current = deployment_object(service);
     let previous =
         before.as_ref().map(previous_object_text).transpose()?.unwrap_or_else(|| NO_PREVIOUS.into());

@@ -16,6 +16,11 @@ pub enum Error {
         doing: String,
         reason: String,
     },
+    /// A Deployment that metier did not make would be replaced.
+    #[error(
+        "Deployment {name} in namespace {namespace} was not made by metier, so nothing was written; choose another name, or replace it with --replace (over HTTP: \"replace\": true in `deployment`)"
+    )]
+    ForeignDeployment { name: String, namespace: String },
     /// The account lacks a required right.
     #[error(
         "this account may not {verb} {resource} in namespace {namespace}; deploy/kubernetes/rbac.yaml has the rights that are needed"

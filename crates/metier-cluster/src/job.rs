@@ -2,8 +2,8 @@
 //!
 //! A Job has one pod and one attempt. Labels identify metier and the run. An annotation names the
 //! measuring process, so that a later metier can check whether it still exists.
-//! `activeDeadlineSeconds` and `ttlSecondsAfterFinished` bound the Job's life if no metier removes
-//! it. `$(NAME)` in the user's values is escaped, since commands and containers do not expand it
+//! `activeDeadlineSeconds`, which [`crate::job_lease`] renews, and `ttlSecondsAfterFinished` bound
+//! the Job's life if no metier removes it. `$(NAME)` in the user's values is escaped, since commands and containers do not expand it
 //! either.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::pod_state::RUN_CONTAINER;
 use crate::transfer::PodTransfer;
-use crate::{Error, launcher_report};
+use crate::{Error, job_lease, launcher_report};
 
 /// Label of all objects of metier.
 pub const MANAGED_BY_LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "metier");
@@ -39,8 +39,6 @@ pub const DATASET_FOLDER: &str = "/.metier-dataset";
 const LISTENER_CONTAINER: &str = "metier-ears";
 /// How long the launcher keeps a container for a download that does not come.
 const HOLD_TIME: Duration = Duration::from_secs(90);
-/// Margin of the cluster's deadline over metier's time limit.
-const DEADLINE_MARGIN: Duration = Duration::from_secs(300);
 /// Lifetime of a finished Job that metier does not remove.
 const FINISHED_JOB_TTL: Duration = Duration::from_secs(3600);
 
@@ -69,13 +67,14 @@ pub fn job_name(run: RunId) -> String {
     format!("metier-{run}")
 }
 
-/// The Job for a run. Errors name the field that a pod cannot have.
+/// The Job for a run, with a lease if that is renewed. Errors name the field that a pod cannot have.
 pub fn build_job(
     spec: &RunSpec,
     pod: &PodSpec,
     run: RunId,
     owner: &OwnerProcess,
     gate: &LauncherMount,
+    is_renewed: bool,
 ) -> Result<Job, Error> {
     let labels = json!({MANAGED_BY_LABEL.0: MANAGED_BY_LABEL.1, RUN_LABEL: run.to_string()});
     let confines = &pod.confines;
@@ -85,7 +84,11 @@ pub fn build_job(
         all.extend(ours.clone());
     }
     let owner = serde_json::to_string(owner).unwrap_or_default();
-    let deadline = spec.time_limit().map(|limit| (limit + spec.grace * 2 + DEADLINE_MARGIN).as_secs().max(1));
+    let deadline = job_lease::latest_deadline(spec).map(|deadline| deadline.as_secs().max(1));
+    let mut annotations = json!({OWNER_ANNOTATION: owner});
+    if let Some(end) = job_lease::lease_end(is_renewed) {
+        annotations[job_lease::LEASE_ANNOTATION] = json!(end);
+    }
     let mut volumes = Vec::new();
     let mut mounts = Vec::new();
     for (number, mount) in spec.mounts.iter().enumerate() {
@@ -154,12 +157,12 @@ pub fn build_job(
         "volumes": volumes,
     });
     let job = json!({
-        "metadata": {"name": job_name(run), "labels": labels, "annotations": {OWNER_ANNOTATION: owner}},
+        "metadata": {"name": job_name(run), "labels": labels, "annotations": annotations},
         "spec": {
             "backoffLimit": 0,
             "completions": 1,
             "parallelism": 1,
-            "activeDeadlineSeconds": deadline,
+            "activeDeadlineSeconds": job_lease::deadline_at(spec, Duration::ZERO, is_renewed),
             "ttlSecondsAfterFinished": FINISHED_JOB_TTL.as_secs(),
             "template": {"metadata": {"labels": pod_labels, "annotations": {OWNER_ANNOTATION: owner}}, "spec": pod_spec},
         },
@@ -328,7 +331,7 @@ mod tests {
         let mut spec = RunSpec::for_target(RunTarget::Pod(pod.clone()));
         change(&mut spec, &mut pod);
         let owner = OwnerProcess { host: "h".into(), boot: "b".into(), pid: 7, started: 8 };
-        serde_json::to_value(build_job(&spec, &pod, RunId::new(), &owner, &gate).unwrap()).unwrap()
+        serde_json::to_value(build_job(&spec, &pod, RunId::new(), &owner, &gate, true).unwrap()).unwrap()
     }
 
     #[test]

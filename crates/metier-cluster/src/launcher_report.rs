@@ -219,7 +219,7 @@ impl ReportedEnd {
             ("cpu.voluntary_switches", complete),
             ("cpu.involuntary_switches", complete),
             ("memory.peak_process_bytes", complete),
-            ("memory.minor_faults", complete),
+            ("memory.minor_faults", ValueQuality::Estimated),
             ("memory.major_faults", complete),
         ] {
             set_quality(run, path, quality);

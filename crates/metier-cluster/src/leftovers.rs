@@ -1,8 +1,8 @@
 //! Removes objects that a killed metier left in the cluster, and the objects of a run at its end.
 //!
 //! An annotation of each Job names its measuring process (host, boot, process id and start time). A
-//! Job of this host whose process is gone is removed at the next start. Jobs of other hosts are
-//! left to metier on those hosts.
+//! Job of this host whose process is gone is removed at the next start. A Job of another host is
+//! removed when its lease is over: its process has not renewed it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use kube::api::{DeleteParams, ListParams, PropagationPolicy};
 use metier_linux::KernelRoots;
 use metier_linux::cgroup::CgroupMembership;
 use metier_store::OwnerProcess;
-use metier_types::RunId;
+use metier_types::{RunId, UtcTimestamp};
 
 use crate::cluster_client::ClusterClient;
 use crate::pod_watch::RETRY_DELAY;
-use crate::{Error, job, launcher_mount, pod_state};
+use crate::{Error, job, job_lease, launcher_mount, pod_state};
 
 /// Time limit for the removal of a Job's pods.
 const POD_REMOVAL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,7 +27,8 @@ const GROUP_EMPTY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Delay before the node of a pod that does not end is checked.
 const NODE_CHECK_DELAY: Duration = Duration::from_secs(5);
 
-/// Removes Jobs of this host whose measuring process is gone. Returns their names.
+/// Removes Jobs whose measuring process is gone: of this host, or with a lease that is over. Returns
+/// their names.
 pub async fn sweep_jobs(
     cluster: &ClusterClient,
     roots: &KernelRoots,
@@ -43,7 +44,11 @@ pub async fn sweep_jobs(
     for job in list.items {
         let Some(owner) = job_owner(&job) else { continue };
         let Some(name) = job.metadata.name.clone() else { continue };
-        if owner.host == host && !metier_device::process_owner::is_owner_alive(roots, &owner) {
+        let is_left = match owner.host == host {
+            true => !metier_device::process_owner::is_owner_alive(roots, &owner),
+            false => job_lease::is_lease_over(&job, UtcTimestamp::now()),
+        };
+        if is_left {
             delete_job(cluster, &name).await?;
             swept.push(name);
         }

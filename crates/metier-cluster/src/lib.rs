@@ -15,7 +15,8 @@
 //! - [`pod_run`] runs a pod from start to end. [`cluster_client`] is the connection to the API
 //!   server, [`node_choice`] selects the node, and [`job`] builds the Job.
 //! - [`pod_state`] interprets the status of a pod, [`pod_watch`] watches the pod and its log, and
-//!   [`pod_end`] records its end. [`leftovers`] removes objects of a killed metier.
+//!   [`pod_end`] records its end. [`leftovers`] removes objects of a killed metier, [`job_ledger`]
+//!   knows where they are, and [`job_lease`] lets the cluster end them.
 //! - [`without_launcher`] measures without the launcher. [`launcher_mount`] carries the launcher to
 //!   another machine, and [`launcher_report`] parses its report.
 //! - [`dataset_upload`] and [`artefact_download`] transfer files through an [`exec_channel`], as
@@ -34,6 +35,8 @@ mod error;
 mod exec_channel;
 pub mod inventory;
 pub mod job;
+pub mod job_lease;
+pub mod job_ledger;
 mod launcher_mount;
 mod launcher_report;
 pub mod leftovers;

@@ -92,6 +92,10 @@ impl RunObserver for PodEndObserver {
             exit.code = None;
         }
         run.verdict = Some(metier_measure::verdict(run));
+        // The pod's own count may have come with the report.
+        if !run.warnings.iter().any(|warning| warning.code == "oom-kill") {
+            run.warnings.extend(metier_measure::find_oom_warning(run));
+        }
         // Deletes the Job now; the caller waits until its pods are gone.
         let removed =
             self.handle.block_on(leftovers::delete_job(&self.cluster, &crate::job::job_name(self.id)));

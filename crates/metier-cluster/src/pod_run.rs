@@ -18,6 +18,7 @@ use metier_measure::spec::{PodSpec, RunTarget};
 use metier_measure::{FinishedRun, MeasureSession, RunRecorder, RunSpec};
 use metier_types::{ImageUse, MissingReason, PodRef, RunId};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 
 use crate::artefact_download::{self, ArtefactDownload};
 use crate::cluster_client::ClusterClient;
@@ -30,7 +31,7 @@ use crate::pod_watch::{self, LogEndMark, ObservedPod, PodLog, start_failure};
 use crate::remote_app::RemoteAppObserver;
 use crate::transfer::{DatasetTransfer, PodTransfer};
 use crate::without_launcher::PodStart;
-use crate::{Error, job, launcher_mount, leftovers, without_launcher};
+use crate::{Error, job, job_lease, job_ledger, launcher_mount, leftovers, without_launcher};
 
 /// Default time limit for the start of a pod.
 const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(300);
@@ -73,6 +74,8 @@ pub fn run_pod_with(
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "could not look for Jobs of a predecessor"),
     }
+    // Jobs of other clusters and namespaces, and the notes of those just removed.
+    job_ledger::sweep_recorded_jobs(&session.options().roots, &session.options().runtime_dir)?;
     let mut own = session.requested_observers(&spec);
     let mut all: Vec<&mut dyn RunObserver> =
         own.iter_mut().map(|observer| &mut **observer as &mut dyn RunObserver).collect();
@@ -198,17 +201,36 @@ impl PodRun<'_> {
             &self.session.options().roots,
             &self.session.options().device,
         );
-        let object = job::build_job(&given, self.pod, self.id, &owner, &gate)?;
+        let may_renew = self.cluster.is_allowed("patch", "batch", "jobs", "");
+        let is_renewed = self.runtime.block_on(may_renew).unwrap_or(false);
+        let object = job::build_job(&given, self.pod, self.id, &owner, &gate, is_renewed)?;
+        let folder = self.session.options().runtime_dir.clone();
+        if let Err(error) = job_ledger::note_job(&folder, self.pod, &self.cluster.namespace, self.id, &owner)
+        {
+            tracing::warn!(%error, "after a kill, only the end of its lease removes the Job");
+        }
+        let made_at = Instant::now();
         let created = self.runtime.block_on(self.cluster.jobs().create(&PostParams::default(), &object));
         if let Err(kube::Error::Api(status)) = &created {
             // The cluster rejected the Job: a quota, a policy or an invalid name.
             let why = format!("the cluster rejected the Job: {}", status.message);
+            job_ledger::forget_job(&folder, self.id);
             let finished = self.record_unstarted(&why, None, recorder)?;
             return Ok(PodRunOutcome { finished, measured: false });
         }
         let created = created.map_err(Error::api("making the Job"))?;
-        let mut made =
-            JobGuard { cluster: self.cluster.clone(), id: self.id, runtime: self.runtime, is_removed: false };
+        let renewing = is_renewed.then(|| {
+            let (cluster, spec) = (self.cluster.clone(), self.spec.clone());
+            self.runtime.spawn(job_lease::renew_lease(cluster, job::job_name(self.id), spec, made_at))
+        });
+        let mut made = JobGuard {
+            cluster: self.cluster.clone(),
+            id: self.id,
+            runtime: self.runtime,
+            folder,
+            renewing,
+            is_removed: false,
+        };
         if teller == UsageReporter::Launcher
             && let Err(why) =
                 self.runtime.block_on(launcher_mount::create_launcher_map(&self.cluster, &created))
@@ -555,15 +577,23 @@ struct JobGuard<'a> {
     cluster: ClusterClient,
     id: RunId,
     runtime: &'a Runtime,
+    /// Folder of the ledger of Jobs.
+    folder: PathBuf,
+    renewing: Option<JoinHandle<()>>,
     is_removed: bool,
 }
 
 impl JobGuard<'_> {
     fn remove(&mut self) {
-        if !std::mem::replace(&mut self.is_removed, true)
-            && let Err(error) = self.runtime.block_on(leftovers::remove_job(&self.cluster, self.id))
-        {
-            tracing::warn!(%error, "a Job may have been left in the cluster");
+        if std::mem::replace(&mut self.is_removed, true) {
+            return;
+        }
+        if let Some(renewing) = self.renewing.take() {
+            renewing.abort();
+        }
+        match self.runtime.block_on(leftovers::remove_job(&self.cluster, self.id)) {
+            Ok(()) => job_ledger::forget_job(&self.folder, self.id),
+            Err(error) => tracing::warn!(%error, "a Job may have been left in the cluster"),
         }
     }
 }

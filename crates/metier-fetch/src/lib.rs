@@ -6,6 +6,7 @@
 //! left to the caller.
 
 use std::io;
+use std::sync::OnceLock;
 
 use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, Error, Response};
@@ -26,9 +27,17 @@ pub fn client_builder() -> ClientBuilder {
             attempt.follow()
         }
     });
-    reqwest::Client::builder()
+    let builder = reqwest::Client::builder()
         .redirect(no_downgrade)
-        .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")))
+        .user_agent(concat!("metier/", env!("CARGO_PKG_VERSION")));
+    // Without any authority reqwest makes no client at all, although plain HTTP needs none.
+    if has_authorities() { builder } else { builder.tls_certs_only([]) }
+}
+
+/// Whether this host has certificates of authorities; looked up once.
+pub fn has_authorities() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| !rustls_native_certs::load_native_certs().certs.is_empty())
 }
 
 /// Reason why a body was not read completely.

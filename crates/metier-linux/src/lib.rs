@@ -8,8 +8,11 @@
 //! - [`process_events`] observes process events; [`read_counters`] counts processor events.
 //! - [`host`] reads load, pressure, clocks and temperatures.
 //! - [`cpu_consumers`] attributes CPU time to processes.
+//! - [`open_files`] raises the limit of open files, and restores it for started programs.
 //! - [`packet_socket`] opens unix packet sockets.
 //! - [`proc_stat`] parses the CPU times of processes and processors.
+//! - [`socket_file`] removes the file of a bound socket, and no other.
+//! - [`socket_owner`] finds the user of a TCP socket.
 //! - [`signals`] blocks stop signals and reads them from a descriptor.
 //! - [`stop_request`] handles the signals that stop a long-running process.
 
@@ -22,11 +25,14 @@ pub mod host;
 pub mod kernel_file;
 mod kernel_roots;
 pub mod netlink;
+pub mod open_files;
 pub mod packet_socket;
 pub mod perf_counters;
 pub mod proc_stat;
 pub mod process_events;
 pub mod signals;
+pub mod socket_file;
+pub mod socket_owner;
 pub mod stop_request;
 pub mod wakeup;
 

@@ -7,6 +7,8 @@ use std::path::Path;
 
 /// Longest line of one process: 52 numbers and a name of at most 64 bytes.
 const LINE_BYTES: usize = 2048;
+/// Limit of threads of one process whose time in the run queue is read.
+const MAX_THREADS: usize = 256;
 /// Pid of kthreadd, the parent of kernel threads.
 const KERNEL_THREAD_PARENT: u32 = 2;
 
@@ -82,6 +84,20 @@ pub fn read_into<'b>(proc: &Path, pid: u32, buffer: &'b mut Vec<u8>) -> Option<P
     let mut file = File::open(proc.join(pid.to_string()).join("stat")).ok()?;
     let length = file.read(buffer).ok()?;
     ProcessStat::parse(&buffer[..length])
+}
+
+/// Time in the run queue in nanoseconds, summed over a process's living threads: the second number
+/// of each `schedstat`. The file of a process covers its first thread only. `None` where the kernel
+/// does not count it.
+pub fn run_queue_ns(proc: &Path, pid: u32) -> Option<u64> {
+    let threads = std::fs::read_dir(proc.join(pid.to_string()).join("task")).ok()?;
+    let read = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    let mut queued = threads.flatten().take(MAX_THREADS).filter_map(read).peekable();
+    queued.peek()?;
+    Some(queued.sum())
 }
 
 /// Process ids below `proc`.

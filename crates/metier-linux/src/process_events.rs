@@ -46,6 +46,9 @@ pub struct ObservedProcess {
     pub called: Option<(u64, u64)>,
     /// Bytes transferred from and to storage.
     pub stored: Option<(u64, u64)>,
+    /// Time in the run queue, in nanoseconds, and minor and major page faults.
+    pub queued_ns: Option<u64>,
+    pub faults: Option<(u64, u64)>,
 }
 
 /// Selects the processes of a run.
@@ -143,6 +146,17 @@ impl ProcessWatch {
     /// Storage bytes of all ended processes; `None` if one has no statistics.
     pub fn storage_bytes(&self) -> Option<(u64, u64)> {
         self.sum_statistics(|seen| seen.stored)
+    }
+
+    /// Time in which tasks were ready to run and had no core, summed over all of them; `None` if one
+    /// has no statistics.
+    pub fn queued_ns(&self) -> Option<u64> {
+        self.sum_statistics(|seen| Some((seen.queued_ns?, 0))).map(|(queued, _)| queued)
+    }
+
+    /// Minor and major page faults of all ended processes; `None` if one has no statistics.
+    pub fn page_faults(&self) -> Option<(u64, u64)> {
+        self.sum_statistics(|seen| seen.faults)
     }
 
     /// Largest resident high-water mark of a process; `None` if one has no statistics.
@@ -293,6 +307,10 @@ impl ProcessWatch {
         seen.peak_kib = Some(seen.peak_kib.unwrap_or(0).max(stats.peak_kib));
         add(&mut seen.called, stats.called);
         add(&mut seen.stored, stats.stored);
+        add(&mut seen.faults, stats.faults);
+        if let Some(queued) = stats.queued_ns {
+            seen.queued_ns = Some(seen.queued_ns.unwrap_or(0) + queued);
+        }
     }
 }
 
@@ -362,6 +380,10 @@ struct TaskStatistics {
     peak_kib: u64,
     called: (u64, u64),
     stored: (u64, u64),
+    faults: (u64, u64),
+    /// Time in the run queue; `None` where the kernel does not count it: a task that ran was
+    /// scheduled at least once.
+    queued_ns: Option<u64>,
 }
 
 fn open_statistics() -> io::Result<(NetlinkSocket, u16)> {
@@ -436,6 +458,8 @@ impl TaskStatistics {
             peak_kib: word(200)?,
             called: (word(216)?, word(224)?),
             stored: (word(248)?, word(256)?),
+            faults: (word(168)?, word(176)?),
+            queued_ns: (word(16)? > 0).then_some(word(24)?),
         })
     }
 }

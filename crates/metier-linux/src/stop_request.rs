@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time between looks at the request.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Set by the signal handler, which may do nothing else.
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
@@ -31,6 +35,14 @@ impl StopRequest {
 
     pub fn request(&self) {
         self.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Sleeps in small steps, until the time is up or the request is made.
+    pub fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until && !self.is_requested() {
+            std::thread::sleep(POLL_INTERVAL.min(time));
+        }
     }
 
     /// Whether the request was made.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::observer::ObserverProvision;
 use crate::running_target::{ProcessUsage, SignalRung, StartStage, TargetReport};
 use crate::{CommandSpec, Error, RunSpec};
+use metier_linux::open_files;
 
 /// The launcher's program file, built by `build.rs`.
 pub(crate) static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/metier-launch"));
@@ -105,6 +106,7 @@ impl LauncherProcess {
         if let Some(folder) = &spec.working_directory {
             start.current_dir(folder);
         }
+        open_files::restore_limit_for(&mut start);
         let copies =
             pass_descriptors(&mut start, &provision.descriptors).map_err(fail("handing down descriptors"))?;
         let child = start.spawn().map_err(fail("starting it"))?;

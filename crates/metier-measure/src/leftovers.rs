@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use metier_store::{OwnerProcess, RecordStore};
+use metier_store::{OwnerProcess, RecordStore, RunSpool, SpoolDelivery};
 use metier_types::{Device, RunId};
 
 use crate::Error;
@@ -22,7 +22,7 @@ pub fn sweep_leftovers(
     store: &RecordStore,
     device: &Device,
 ) -> Result<Vec<RunId>, Error> {
-    let found_groups = remove_ownerless_groups(roots);
+    let found_groups = sweep_groups(roots);
     let boot = boot_id(roots);
     let host = device.id.as_str();
     let swept = store.mark_interrupted_runs(host, &|owner: &OwnerProcess| {
@@ -35,9 +35,24 @@ pub fn sweep_leftovers(
     Ok(swept)
 }
 
-/// Searches every place where metier may have created a control group; returns whether one was
-/// left.
-fn remove_ownerless_groups(roots: &KernelRoots) -> bool {
+/// Delivers what waits in the spool of a store. A run whose process is gone is delivered as
+/// interrupted; one on another host that shares the folder stays.
+pub fn deliver_spool(
+    roots: &KernelRoots,
+    spool: &RunSpool,
+    store: &RecordStore,
+    device: &Device,
+) -> Result<SpoolDelivery, Error> {
+    let boot = boot_id(roots);
+    let is_alive = |owner: &OwnerProcess| {
+        owner.host != device.id.as_str() || owner.boot == boot && is_alive(roots, owner.pid, owner.started)
+    };
+    Ok(spool.deliver(store, &is_alive)?)
+}
+
+/// Removes control groups without an owner: searches every place where metier may have created one;
+/// returns whether one was left.
+pub fn sweep_groups(roots: &KernelRoots) -> bool {
     let place = CgroupMembership::read(&roots.proc, "self");
     let above = place.v2.iter().flat_map(|own| own.ancestors());
     let mount = place.v2_mount.clone();

@@ -43,4 +43,5 @@ pub use session::{BatchStop, FinishedRun, MeasureSession};
 pub use spec::{CommandSpec, RunSpec, RunTarget};
 pub use stopper::SessionStopper;
 pub use target_facts::TargetFacts;
+pub use trust_warnings::find_oom_warning;
 pub use verdict::verdict;

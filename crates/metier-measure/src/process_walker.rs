@@ -35,6 +35,7 @@ struct ProcessSighting {
     peak: Option<u64>,
     called: Option<(u64, u64)>,
     stored: Option<(u64, u64)>,
+    queued_ns: Option<u64>,
 }
 
 /// Sums of a walk over all living processes.
@@ -57,6 +58,7 @@ pub struct ProcessWalker {
     page: u64,
     next: Instant,
     share: u32,
+    has_events: bool,
     seen: HashMap<u32, ProcessSighting>,
     /// Largest sum of resident memory.
     pub peak_resident: Option<u64>,
@@ -83,6 +85,7 @@ impl ProcessWalker {
             page: if page > 0 { page as u64 } else { 4096 },
             next: Instant::now(),
             share: if has_events { WALK_PAUSE_FACTORS.0 } else { WALK_PAUSE_FACTORS.1 },
+            has_events,
             seen: HashMap::new(),
             peak_resident: None,
             network: None,
@@ -151,6 +154,7 @@ impl ProcessWalker {
             peak: None,
             called: None,
             stored: None,
+            queued_ns: None,
         });
         // A new name means a new program: its command line has changed, and maybe its namespaces.
         let is_changed = is_new || sighting.name != stat.name;
@@ -166,6 +170,10 @@ impl ProcessWalker {
         {
             sighting.called = Some(called);
             sighting.stored = Some(stored);
+        }
+        // Events bring it for every process, at its end.
+        if !self.has_events {
+            sighting.queued_ns = sighting.queued_ns.max(proc_stat::run_queue_ns(&self.proc, pid));
         }
         if is_changed || self.network.is_some() {
             self.sample_network(pid, &folder);
@@ -196,6 +204,11 @@ impl ProcessWalker {
     pub fn storage_traffic(&self) -> Option<(u64, u64)> {
         let all = self.seen.values().filter_map(|s| s.stored);
         all.fold(None, |sum, (r, w)| sum.map_or(Some((r, w)), |(x, y)| Some((x + r, y + w))))
+    }
+
+    /// Time in the run queue, over all processes as last seen.
+    pub fn queued_ns(&self) -> Option<u64> {
+        self.seen.values().filter_map(|s| s.queued_ns).reduce(|sum, queued| sum + queued)
     }
 
     /// Number of processes that walks have seen.

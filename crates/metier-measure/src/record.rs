@@ -259,6 +259,7 @@ fn build_context(
         repetition: spec.repetition,
         repetitions: spec.repetitions,
         warmup: spec.warmup,
+        alternation: spec.alternation.clone(),
         neighbours: spec.company.iter().filter(is_neighbour).map(|company| company.run).collect(),
         company: spec.company.clone(),
         is_company: spec.is_company,

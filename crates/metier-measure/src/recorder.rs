@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use metier_store::{OwnerProcess, RecordStore, SeriesWriter};
+use metier_store::{OwnerProcess, RunSink, SeriesWriter};
 use metier_types::schema::RecordSchema;
 use metier_types::{
     ArtefactRef, Device, ExtraFields, ProcessTree, Run, RunId, Series, Workload, WorkloadKind,
@@ -53,9 +53,9 @@ impl RunRecorder for NoRecorder {
     }
 }
 
-/// Stores runs in a record store; samples go through the store's single writer thread.
+/// Stores runs in a record store, or in its spool; samples go through a single writer thread.
 pub struct StoreRecorder {
-    store: RecordStore,
+    sink: RunSink,
     owner: OwnerProcess,
     device: Device,
     is_device_kept: bool,
@@ -64,23 +64,22 @@ pub struct StoreRecorder {
 
 impl StoreRecorder {
     /// A recorder for runs on this device.
-    pub fn new(store: RecordStore, device: &Device) -> Self {
+    pub fn new(sink: impl Into<RunSink>, device: &Device) -> Self {
         let owner = process_owner::current_owner(&KernelRoots::default(), device);
-        Self { store, owner, device: device.clone(), is_device_kept: false, writer: None }
+        Self { sink: sink.into(), owner, device: device.clone(), is_device_kept: false, writer: None }
     }
 }
 
 impl RunRecorder for StoreRecorder {
     fn begin_run(&mut self, run: &Run) -> Result<(), Error> {
-        self.store.begin_run(run, &self.owner)?;
-        self.writer = Some(SeriesWriter::start(self.store.clone()));
+        self.sink.begin_run(run, &self.owner)?;
+        self.writer = Some(SeriesWriter::start(self.sink.clone()));
         Ok(())
     }
 
     fn discard_run(&mut self, run: RunId) {
         self.writer = None;
-        // A run that cannot be deleted stays listed as interrupted.
-        let _ = self.store.delete_run(run);
+        self.sink.discard_run(run);
     }
 
     fn record_samples(&mut self, run: RunId, chunk: Vec<Series>) {
@@ -96,10 +95,7 @@ impl RunRecorder for StoreRecorder {
         media_type: &str,
         content: &mut dyn Read,
     ) -> Result<Option<ArtefactRef>, Error> {
-        let (digest, size_bytes) = self.store.put_artefact(content)?;
-        let artefact = ArtefactRef::new(name, media_type, digest, size_bytes);
-        self.store.link_artefact(run, &artefact)?;
-        Ok(Some(artefact))
+        Ok(Some(self.sink.put_file(run, name, media_type, content)?))
     }
 
     fn finish_run(&mut self, run: &mut Run, tree: &ProcessTree) -> Result<(), Error> {
@@ -114,15 +110,12 @@ impl RunRecorder for StoreRecorder {
         if !tree.processes.is_empty()
             && let Ok(json) = serde_json::to_vec(tree)
         {
-            let (digest, size_bytes) = self.store.put_artefact(&mut json.as_slice())?;
-            let artefact =
-                ArtefactRef::new(ProcessTree::ARTEFACT_NAME, "application/json", digest, size_bytes);
-            run.artefacts.retain(|a| a.name != ProcessTree::ARTEFACT_NAME);
-            run.artefacts.push(artefact.clone());
-            self.store.link_artefact(run.id, &artefact)?;
+            let name = ProcessTree::ARTEFACT_NAME;
+            let artefact = self.sink.put_bytes(run.id, name, "application/json", &json)?;
+            run.artefacts.retain(|other| other.name != name);
+            run.artefacts.push(artefact);
         }
-        self.store.finish_run(run)?;
-        self.store.put_workload(&Workload {
+        let workload = Workload {
             schema: RecordSchema::new(),
             id: run.workload.id.clone(),
             name: run.workload.name.clone(),
@@ -141,21 +134,19 @@ impl RunRecorder for StoreRecorder {
                 .or_else(|| run.context.image.as_ref().and_then(|image| image.digest)),
             first_seen: run.started,
             extra: ExtraFields::new(),
-        })?;
-        if !self.is_device_kept {
-            self.store.put_device(&self.device)?;
-            self.is_device_kept = true;
-        }
+        };
+        let device = (!self.is_device_kept).then_some(&self.device);
+        self.is_device_kept = self.sink.finish_run(run, &workload, device)?;
         Ok(())
     }
 
     fn cached_value(&self, key: &str) -> Option<String> {
-        self.store.get_memo(key).ok().flatten()
+        self.sink.store()?.get_memo(key).ok().flatten()
     }
 
     fn cache_value(&self, key: &str, value: &str) {
         // A failed cache write costs time only.
-        let _ = self.store.put_memo(key, value);
+        let _ = self.sink.store().map(|store| store.put_memo(key, value));
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct SampleLog {
     pub samples: u64,
     pub late: u64,
     pub peaks: MemoryPeaks,
+    /// Largest mean number of busy cores.
+    pub peak_cores: Option<f64>,
     pub rungs: Vec<i32>,
     pub stopped: StopReason,
     pub left_behind: u32,
@@ -59,8 +61,15 @@ pub(crate) struct SampleLog {
 /// The host's state at the start or the end of a run.
 pub(crate) struct HostMoment {
     pub host: (HostReading, HostCounters),
-    /// Throttling of the surrounding control group by a CPU quota: periods and microseconds.
-    pub throttling: Option<(u64, u64)>,
+    pub throttling: Option<QuotaCounters>,
+}
+
+/// Counters of the CPU quota of the surrounding control group.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QuotaCounters {
+    pub periods: u64,
+    pub throttled_periods: u64,
+    pub throttled_us: u64,
 }
 
 /// Why metier ended the run, if it did.

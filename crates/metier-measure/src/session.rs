@@ -32,6 +32,7 @@ use metier_linux::group_owner;
 use metier_linux::process_events::{ProcessRoot, ProcessWatch};
 use metier_linux::signals::StopSignals;
 use metier_linux::wakeup::own_cpu_time;
+use metier_stats::CorePeakTracker;
 use sample_loop::{LastSeen, SampleLoop, SampleSchedule, read_throttling};
 
 /// A request to stop the whole batch.
@@ -300,6 +301,7 @@ impl MeasureSession {
         let just_started = StartedRun { run: id, started_ns, group: group.as_ref().ok(), pids };
         run.observers.iter_mut().for_each(|observer| observer.on_started(just_started));
         let baseline = baseline.unwrap_or_default();
+        let processors = self.instruments.options.device.cpu.threads;
         let mut life = SampleLoop {
             meter: group.as_ref().ok().map(|group| CgroupMeter::open(group, &baseline)),
             group: group.as_ref().ok(),
@@ -323,6 +325,7 @@ impl MeasureSession {
             is_fleeting,
             has_own_limit,
             last: LastSeen::default(),
+            core_peak: CorePeakTracker::new(processors),
         };
         let end = life.run_until_gone(spec, id, run.recorder).inspect_err(|_| {
             // Without the launcher, no other process ends the command; the run stays in the store
@@ -336,8 +339,9 @@ impl MeasureSession {
             totals.cpu = totals.cpu.map(|cpu| metier_types::Seconds((cpu.get() - own).max(0.0)));
         }
         life.record_final_row(id, end.used.as_ref(), run.recorder);
-        let SampleLoop { walker, timeline, mut log, last, .. } = life;
+        let SampleLoop { walker, timeline, mut log, last, core_peak, .. } = life;
         log.samples = timeline.samples;
+        log.peak_cores = core_peak.peak();
         let throttling = around().or(last.throttling);
         run.observers.iter_mut().for_each(|observer| observer.on_ended(group.as_ref().ok()));
         let rows: Vec<_> = run.observers.iter_mut().flat_map(|observer| observer.take_series()).collect();

@@ -8,7 +8,7 @@ mod target;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metier_types::{BatchId, Bytes, CoRunner, DatasetUse, GraphUse, RunId, WorkloadId};
+use metier_types::{BatchId, Bytes, CoRunner, DatasetUse, GraphUse, RunAlternation, RunId, WorkloadId};
 
 use crate::Error;
 pub use awaited_output::AwaitedOutput;
@@ -125,6 +125,8 @@ pub struct RunSpec {
     pub repetitions: u32,
     /// Whether it is a warm-up.
     pub warmup: bool,
+    /// Its place, if it is measured by turns with the runs of another batch.
+    pub alternation: Option<RunAlternation>,
     /// How its resource use is accounted.
     pub accounting: AccountingMode,
 }
@@ -164,6 +166,7 @@ impl RunSpec {
             repetition: 1,
             repetitions: 1,
             warmup: false,
+            alternation: None,
             accounting: AccountingMode::Best,
         }
     }

@@ -2,14 +2,15 @@
 
 use metier_types::{Run, RunWarning};
 
+use crate::verdict::oom_kill_text;
 use metier_linux::firmware_throttling::FirmwareThrottling;
 
 /// A larger steal share of the cores' time makes wall times doubtful.
 const MAX_STEAL_RATIO: f64 = 0.02;
 /// A larger share of other processes makes wall times doubtful.
 const MAX_OTHERS_RATIO: f64 = 0.20;
-/// Maximum share of the run spent waiting for a core.
-const MAX_CPU_PRESSURE_RATIO: f64 = 0.10;
+/// Maximum share of the run that its time in the run queue explains.
+const MAX_RUN_QUEUE_RATIO: f64 = 0.10;
 /// Maximum own cost as a share of a core.
 const MAX_OVERHEAD_RATIO: f64 = 0.01;
 /// A larger share of late samples leaves gaps in the time line.
@@ -52,12 +53,14 @@ pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
         warn("held-back", format!("the board's firmware throttled it during the run: {why}"));
     }
     let life = run.lifetime_seconds().map_or(0.0, |s| s.get());
-    if let Some(waited) =
-        run.pressure.cpu_seconds.map(|s| s.get()).filter(|s| life > 0.0 && *s / life > MAX_CPU_PRESSURE_RATIO)
-    {
+    if let Some(queued) = run.cpu.run_queue_ratio.map(|r| r.get()).filter(|r| *r > MAX_RUN_QUEUE_RATIO) {
         warn(
             "cpu-pressure",
-            format!("some task of the run waited for a core during {} of it", percent(waited / life)),
+            format!(
+                "its tasks stood in the run queue for {}, which explains up to {} of its time: fewer cores were free than tasks were ready",
+                run.cpu.run_queue_seconds.unwrap_or_default(),
+                percent(queued)
+            ),
         );
     }
     if let Some(throttled) =
@@ -109,7 +112,14 @@ pub fn find_trust_warnings(run: &Run, cores: u32) -> Vec<RunWarning> {
             format!("the hottest sensor showed {after:.0} °C at the end; the cores may have slowed down"),
         );
     }
+    warnings.extend(find_oom_warning(run));
     warnings
+}
+
+/// Warns of processes that the kernel killed for want of memory.
+pub fn find_oom_warning(run: &Run) -> Option<RunWarning> {
+    let killed = oom_kill_text(run)?;
+    Some(RunWarning::new("oom-kill", format!("{killed}; its figures are those of a run that lacked memory")))
 }
 
 #[cfg(test)]

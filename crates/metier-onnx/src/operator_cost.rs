@@ -7,7 +7,7 @@
 use crate::Error;
 use crate::graph::DataType;
 use crate::shape::{
-    ShapeContext, ValueFact, attention_sizes, einsum_sizes, linear_attention_sizes, shape_rule,
+    ShapeContext, ValueFact, attention_sizes, dft_axis, einsum_sizes, linear_attention_sizes, shape_rule,
 };
 
 /// Multiply-adds of an operator with these inputs and outputs; `None` if a size or the operator is
@@ -57,6 +57,13 @@ pub fn multiply_adds(given: &ShapeContext, outputs: &[ValueFact]) -> Result<Opti
             attention_sizes(given).and_then(|heads| heads.multiply_adds())
         }
         "LinearAttention" => linear_attention_sizes(given).multiply_adds(),
+        "DFT" => dft_multiply_adds(given, outputs),
+        "STFT" => stft_multiply_adds(given, outputs),
+        // A triangle for each band over all bins.
+        "MelWeightMatrix" => out(),
+        // A sum of one cosine, or of two.
+        "HannWindow" | "HammingWindow" => out(),
+        "BlackmanWindow" => checked_product(&[out(), Some(2)]),
         _ => Some(0),
     };
     Ok(count)
@@ -89,6 +96,35 @@ fn recurrent_multiply_adds(given: &ShapeContext, gates: u64) -> Option<u64> {
         Some(hidden),
         width.checked_add(hidden),
     ])
+}
+
+/// A fast transform of `length` complex values: length/2 · log₂ length butterflies of 4 each (Cooley
+/// and Tukey, 1965). Lengths that are no power of 2 need more, so this is a lower bound.
+fn transform_multiply_adds(length: u64) -> Option<u64> {
+    let stages = u64::from(length.max(1).next_power_of_two().trailing_zeros());
+    length.checked_mul(2)?.checked_mul(stages)
+}
+
+/// A transform along one axis for every place on the other axes. The last axis of the output holds
+/// real and imaginary part.
+fn dft_multiply_adds(given: &ShapeContext, outputs: &[ValueFact]) -> Option<u64> {
+    let (signal, out) = (given.input(0)?.dims()?, outputs.first()?.dims()?);
+    let axis = dft_axis(given, signal.len())?;
+    // One side may hold half of the bins only.
+    let length = (*signal.get(axis)?).max(*out.get(axis)?);
+    let others = (0..signal.len().checked_sub(1)?).filter(|other| *other != axis);
+    let count = others.map(|other| signal[other]).try_fold(1u64, u64::checked_mul)?;
+    transform_multiply_adds(length)?.checked_mul(count)
+}
+
+/// The window and a transform for each frame.
+fn stft_multiply_adds(given: &ShapeContext, outputs: &[ValueFact]) -> Option<u64> {
+    let out = outputs.first()?.dims()?;
+    let &[batch, frames, bins, _] = out.as_slice() else { return None };
+    let is_half = given.node.integer("onesided").unwrap_or(1) != 0;
+    let length = if is_half { bins.saturating_sub(1).checked_mul(2)? } else { bins };
+    let each = transform_multiply_adds(length)?.checked_add(length)?;
+    checked_product(&[Some(batch), Some(frames), Some(each)])
 }
 
 /// Bytes of a value; `None` if its size is unknown.

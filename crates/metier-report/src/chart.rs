@@ -78,7 +78,7 @@ pub fn draw_chart(
 ) -> Option<ReportChart> {
     let end = lines.iter().filter_map(|line| line.points.last()).map(|point| point.0).fold(0.0, f64::max);
     let start = lines.iter().filter_map(|line| line.points.first()).map(|point| point.0).fold(0.0, f64::min);
-    let most = lines.iter().map(ChartLine::max_value).fold(0.0, f64::max);
+    let most = lines.iter().map(|line| line.max_value().max(line.max_drawn())).fold(0.0, f64::max);
     if end <= start || lines.is_empty() {
         return None;
     }

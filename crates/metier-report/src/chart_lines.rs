@@ -1,7 +1,8 @@
 //! Converts series columns to lines for drawing and to window means.
 
+use metier_stats::busy_cores::{RATE_WINDOW, column_readings, interpolate_counter};
 use metier_stats::downsample;
-use metier_types::{ColumnKind, ColumnUnit, Seconds, Series, SeriesColumn};
+use metier_types::{ColumnKind, ColumnUnit, Series, SeriesColumn};
 
 /// Maximum number of points per line.
 const MAX_POINTS: usize = 240;
@@ -16,10 +17,17 @@ pub struct ChartLine {
     pub is_faint: bool,
     /// The points, in time order.
     pub points: Vec<(f64, f64)>,
+    /// The peak, where it is known better than from the points.
+    pub peak: Option<f64>,
 }
 
 impl ChartLine {
     pub fn max_value(&self) -> f64 {
+        self.peak.unwrap_or_else(|| self.max_drawn())
+    }
+
+    /// The largest drawn value.
+    pub fn max_drawn(&self) -> f64 {
         self.points.iter().map(|point| point.1).fold(0.0, f64::max)
     }
 
@@ -38,12 +46,8 @@ impl ChartLine {
 
 /// Times in seconds and values of a column, without absent rows.
 fn column_points(series: &Series, column: &SeriesColumn) -> Vec<(f64, f64)> {
-    let there = |row: &usize| column.absent.binary_search(&(*row as u32)).is_err();
-    (0..series.times.len())
-        .filter(there)
-        .filter_map(|row| Some((*series.times.get(row)? as f64 / 1e9, column.values.value_at(row)?)))
-        .filter(|(_, value)| value.is_finite())
-        .collect()
+    let readings = column_readings(series, column);
+    readings.into_iter().map(|(time_ns, value)| (time_ns as f64 / 1e9, value)).collect()
 }
 
 /// Scale from a counter's rate per second to the drawn unit: cores, watts, bytes per second.
@@ -52,18 +56,6 @@ fn rate_scale(unit: ColumnUnit) -> f64 {
         ColumnUnit::Nanoseconds => 1e-9,
         ColumnUnit::Microjoules => 1e-6,
         _ => 1.0,
-    }
-}
-
-/// Interpolates a counter between its readings.
-fn interpolate(rows: &[(f64, f64)], time: f64) -> Option<f64> {
-    let after = rows.partition_point(|row| row.0 < time);
-    let next = rows.get(after)?;
-    match after.checked_sub(1).and_then(|before| rows.get(before)) {
-        None => ((next.0 - time).abs() < 1e-9).then_some(next.1),
-        Some(before) => {
-            Some(before.1 + (next.1 - before.1) * (time - before.0) / (next.0 - before.0).max(1e-12))
-        }
     }
 }
 
@@ -88,7 +80,9 @@ pub fn column_line(series: &Series, name: &str) -> Option<ChartLine> {
 
 fn rate_points(rows: &[(f64, f64)], scale: f64) -> Vec<(f64, f64)> {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
-    let stretches = MAX_POINTS.min(rows.len().saturating_sub(1));
+    // Rates over less time would show the kernel's tick.
+    let windows = ((last.0 - first.0) / RATE_WINDOW.get()).floor().max(1.0) as usize;
+    let stretches = MAX_POINTS.min(rows.len().saturating_sub(1)).min(windows);
     let each = (last.0 - first.0) / stretches.max(1) as f64;
     if each <= 0.0 {
         return Vec::new();
@@ -96,7 +90,7 @@ fn rate_points(rows: &[(f64, f64)], scale: f64) -> Vec<(f64, f64)> {
     let edges = (0..=stretches).filter_map(|at| {
         // The last edge is exactly the last reading, without rounding errors.
         let time = if at == stretches { last.0 } else { first.0 + each * at as f64 };
-        Some((time, interpolate(rows, time)?))
+        Some((time, interpolate_counter(rows, time)?))
     });
     let edges: Vec<(f64, f64)> = edges.collect();
     let mut points: Vec<(f64, f64)> = edges
@@ -114,26 +108,6 @@ fn rate_points(rows: &[(f64, f64)], scale: f64) -> Vec<(f64, f64)> {
         points.push((last.0, tail.1));
     }
     points
-}
-
-/// Means of a counter over windows of this length; the last window may be shorter, but at least
-/// half as long.
-pub fn window_means(series: &Series, name: &str, window: Seconds) -> Vec<f64> {
-    let Some(column) = series.column(name).filter(|column| column.kind == ColumnKind::Counter) else {
-        return Vec::new();
-    };
-    let rows = column_points(series, column);
-    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
-    let mut found = Vec::new();
-    let mut from = first.0;
-    while last.0 - from >= window.get() / 2.0 && found.len() < 1_000_000 {
-        let to = (from + window.get()).min(last.0);
-        if let Some((start, end)) = interpolate(&rows, from).zip(interpolate(&rows, to)) {
-            found.push(((end - start) / (to - from)).max(0.0) * rate_scale(column.unit));
-        }
-        from = to;
-    }
-    found
 }
 
 #[cfg(test)]
@@ -157,31 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_exact_means_of_the_counter() {
-        // One core for one second, two for the next, then none for half a second.
-        let series = counter(
-            &[0, 500, 1500, 2000, 2500],
-            vec![0, 500_000_000, 2_000_000_000, 3_000_000_000, 3_000_000_000],
-        );
-        let found = window_means(&series, "cpu", Seconds(1.0));
-        assert_eq!(found.len(), 3);
-        assert!(
-            (found[0] - 1.25).abs() < 1e-9 && (found[1] - 1.75).abs() < 1e-9 && found[2] == 0.0,
-            "{found:?}"
-        );
-        assert!(window_means(&series, "absent", Seconds(1.0)).is_empty());
-    }
-
-    #[test]
     fn the_mean_of_a_line_is_what_the_counter_counted() {
-        let times: Vec<i64> = (0..2000).map(|at| at * 7).collect();
+        let times: Vec<i64> = (0..2000).map(|at| at * 70).collect();
         let values: Vec<i64> = (0..2000).map(|at: i64| at * at * 1000).collect();
         let series = counter(&times, values.clone());
         let line = column_line(&series, "cpu").unwrap();
         assert_eq!(line.points.len(), MAX_POINTS + 2);
         let inner = &line.points[1..line.points.len() - 1];
         let mean = inner.iter().map(|point| point.1).sum::<f64>() / inner.len() as f64;
-        let want = values[1999] as f64 / 1e9 / (1999.0 * 0.007);
+        let want = values[1999] as f64 / 1e9 / (1999.0 * 0.07);
         assert!((mean / want - 1.0).abs() < 1e-9, "{mean} {want}");
     }
 }

@@ -4,7 +4,6 @@
 //!   reliability, recommended requests and limits, comparison, charts, stages, processes.
 //! - [`flame`]: time by function, and the differences between two runs, as SVG.
 //! - [`figure`]: panels of lines, dots and bars, as SVG or PNG.
-//! - [`resource_advice`]: recommended requests and limits for a scheduler, with reasons.
 //!
 //! Invariants: no I/O, no clock; the same input gives the same bytes. All texts of a run are
 //! untrusted and escaped: names may contain `<script>`. A file refers to nothing outside itself.
@@ -20,16 +19,14 @@ pub mod flame;
 mod html;
 mod markdown;
 pub mod report_record;
-pub mod resource_advice;
 mod sections;
 mod value_format;
 
-use metier_stats::{CompareOptions, batch_spread, compare};
-use metier_types::{ExtraFields, ProcessTree, RecordSchema, Run, RunExit, Series, UtcTimestamp};
+use metier_stats::{CompareOptions, UseHistory, batch_spread, compare, size_resources};
+use metier_types::{ExtraFields, ProcessTree, RecordSchema, Run, Series, UtcTimestamp};
 
 pub use error::Error;
 pub use report_record::{ReportRecord, SubjectRecord};
-pub use resource_advice::{AdviceFirmness, ResourceAdvice};
 pub use value_format::shell_words;
 
 /// Maximum number of subjects in a report.
@@ -54,22 +51,35 @@ pub struct ReportSubject {
     pub label: String,
     /// The runs; at least one.
     pub runs: Vec<ReportedRun>,
+    /// Runs of earlier batches, for the drift between batches in comparisons.
+    pub history: Vec<Run>,
 }
 
 impl ReportSubject {
     /// The representative run for charts and tables: the one with the median wall time.
     pub fn representative_run(&self) -> Option<&ReportedRun> {
-        let is_good = |measured: &&ReportedRun| {
-            let exit = measured.run.exit.as_ref();
-            !measured.run.context.warmup && exit.is_some_and(RunExit::is_complete)
-        };
         let wall = |measured: &&ReportedRun| measured.run.summary.wall_seconds.map_or(0.0, |wall| wall.get());
-        let mut candidates: Vec<&ReportedRun> = self.runs.iter().filter(is_good).collect();
+        let mut candidates: Vec<&ReportedRun> =
+            self.runs.iter().filter(|measured| measured.run.is_counted()).collect();
         if candidates.is_empty() {
             candidates = self.runs.iter().collect();
         }
         candidates.sort_by(|l, r| wall(l).total_cmp(&wall(r)).then(l.run.id.cmp(&r.run.id)));
         candidates.get(candidates.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// The use of its successful repetitions, from which requests and limits are derived.
+    pub fn use_histories(&self) -> Vec<UseHistory> {
+        self.runs.iter().filter_map(|measured| UseHistory::of_run(&measured.run, &measured.series)).collect()
+    }
+
+    /// The history of both, each run once.
+    fn joined_history(&self, other: &Self) -> Vec<Run> {
+        let mut runs = self.history.clone();
+        runs.extend(
+            other.history.iter().filter(|run| !self.history.iter().any(|own| own.id == run.id)).cloned(),
+        );
+        runs
     }
 
     fn run_records(&self) -> Vec<Run> {
@@ -102,6 +112,7 @@ impl RunReport {
                 let options = CompareOptions {
                     label_a: first.label.clone(),
                     label_b: other.label.clone(),
+                    history: first.joined_history(other),
                     ..CompareOptions::default()
                 };
                 match compare(&first.run_records(), &other.run_records(), &options) {
@@ -120,7 +131,7 @@ impl RunReport {
                 shown: shown.run.id,
                 verdict: shown.verdict.clone(),
                 spread: batch_spread(&subject.run_records())?,
-                advice: resource_advice::advise_resources(&subject.runs),
+                advice: size_resources(&subject.use_histories()),
                 extra: ExtraFields::new(),
             });
         }

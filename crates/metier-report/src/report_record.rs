@@ -1,12 +1,10 @@
 //! The record of a report, `metier.report/1`.
 
-use metier_stats::{BatchSpread, RunComparison};
+use metier_stats::{BatchSpread, ResourceAdvice, RunComparison};
 use metier_types::schema::{RecordSchema, VersionedRecord};
 use metier_types::{ExtraFields, RunId, UtcTimestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::ResourceAdvice;
 
 /// A subject of a report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

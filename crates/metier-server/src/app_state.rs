@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use metier_stats::ChangeMemo;
+
 use crate::config::Config;
 use crate::http::{HttpState, ServerState};
 use crate::placement_cache::PlacementCache;
@@ -19,6 +21,8 @@ pub struct AppState {
     pub soprano: Arc<PlacementCache>,
     /// Sampler of this node's power.
     pub power: Option<PowerSampler>,
+    /// Changes of the histories that were shown last.
+    pub changes: ChangeMemo,
     pub started: SystemTime,
 }
 

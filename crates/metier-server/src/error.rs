@@ -35,6 +35,16 @@ pub enum Error {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// A certificate or key that cannot be used.
+    #[error(
+        "the TLS file {path} cannot be used: {why}; name PEM files with --tls-cert FILE and --tls-key FILE"
+    )]
+    TlsFile {
+        /// The certificate or the key.
+        path: std::path::PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// A reachable address without a token.
     #[error(
         "refusing to listen on {address} without a token: every client could read every run; set a token (METIER_TOKEN or --token-file FILE), or listen on 127.0.0.1:{}",

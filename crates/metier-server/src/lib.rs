@@ -22,18 +22,22 @@
 //!   sets.
 //! - Errors are RFC 9457 problems ([`http::problem`]) that name the field, its value and the
 //!   expected value.
-//! - On a loopback address the caller is trusted but a foreign web page is not: the `Host` header
-//!   must name this machine. On any other address a token is needed ([`http::config`]).
-//! - Starting or ending a run needs the token, or a process of the server's own user on this
-//!   machine ([`http::start_permission`]). The worker of the queue executes the run.
+//! - Health, metrics and the page's own files are for all users of this machine. Everything else
+//!   belongs to the server's own user and to the holder of the token ([`http::credentials`]). On any
+//!   other address than loopback a token is needed ([`http::config`]).
+//! - A foreign web page is not trusted: on loopback the `Host` header must name this machine, and
+//!   no foreign page starts or ends a run ([`http::start_permission`]). The worker of the queue
+//!   executes the run.
+//! - No reply has the value of an environment variable ([`session_redaction`]).
 //!
-//! Limits: HTTP/1.1 without TLS (put a proxy in front of it where that matters).
+//! Limits: HTTP/1.1; TLS where certificate and key are given.
 
 pub mod agent;
 mod api;
 mod app_state;
 mod compat;
 pub mod config;
+mod docker_flags;
 mod error;
 mod http;
 mod openapi;
@@ -44,6 +48,7 @@ mod power;
 mod process_usage;
 mod routes;
 mod serve;
+mod session_redaction;
 mod storage;
 
 pub use compat::kepler;
@@ -52,6 +57,7 @@ pub use config::{Config, DoctorCheck, JenkinsJobConfig};
 pub use error::Error;
 pub use http::config::{AccessToken, HttpConfig, HttpLimits};
 pub use http::problem::{FieldError, ProblemDetails};
+pub use http::tls::TlsIdentity;
 pub use placement_cache::{FilePredictor, SopranoConfig};
 pub use power::{DEFAULT_INTERVAL as POWER_INTERVAL, NodePowerConfig};
 pub use serve::{run, serve};

@@ -6,7 +6,8 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::http::access_control::{ApiDialect, RouteAccess, api_dialect, route_access};
+use crate::http::access_control::{RouteAccess, route_access};
+use crate::http::credentials::{ApiDialect, api_dialect};
 use crate::http::parameter::{ParameterLocation, RouteParameter};
 use crate::http::problem::{PROBLEM_JSON, ProblemDetails};
 use crate::http::{ApiRoute, RequestContent, ResponseContent};
@@ -58,8 +59,8 @@ pub fn build_document<S>(routes: &[ApiRoute<S>]) -> Value {
             "securitySchemes": {"token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "Needed if the server was started with a token, and to start or end runs, \
-                    unless the request comes over loopback from the user that runs the server.",
+                "description": "Needed if the server was started with a token, and unless the request \
+                    comes over loopback from the user that runs the server.",
             }, "jenkins": {
                 "type": "http",
                 "scheme": "basic",
@@ -104,7 +105,8 @@ fn operation_object<S>(route: &ApiRoute<S>, good: Value, sent: Option<Value>, pr
     if api_dialect(route.path) == ApiDialect::Jenkins {
         operation["security"] = json!([{}, {"token": []}, {"jenkins": []}]);
     } else if needs_token {
-        // The empty alternative: on a loopback address no token is needed unless one was set.
+        // The empty alternative: over loopback the server's own user needs no token unless one was
+        // set.
         operation["security"] = json!([{}, {"token": []}]);
     }
     operation

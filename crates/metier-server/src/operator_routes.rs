@@ -7,6 +7,7 @@ use metier_store::RunFilter;
 use metier_types::RunState;
 
 use crate::app_state::SharedAppState;
+use crate::http::credentials;
 use crate::http::problem::ProblemDetails;
 use crate::http::request_metrics::TEXT_FORMAT;
 use crate::http::{HandlerRequest, HandlerResponse};
@@ -20,16 +21,21 @@ pub fn health(_: &SharedAppState, _: &HandlerRequest) -> Result<HandlerResponse,
     Ok(HandlerResponse::new(PLAIN_TEXT, "ok\n"))
 }
 
-/// Ready means that the store responds. Only trusted callers get the reason of a failure, since it
-/// names paths and hosts.
+/// Ready means that the store responds. Only callers that may read the runs get the reason of a
+/// failure, since it names paths and hosts.
 pub fn ready(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let answered =
         app.storage.store().and_then(|store| store.get_memo("readyz").map_err(storage::store_problem));
     match answered {
         Ok(_) => Ok(HandlerResponse::new(PLAIN_TEXT, "ready\n")),
-        Err(problem) if call.is_trusted => Err(ProblemDetails::unavailable(problem.detail)),
-        Err(_) => {
-            Err(ProblemDetails::unavailable("the store does not answer; the reason is shown with the token"))
+        Err(problem) => {
+            let config = &app.http.config;
+            match credentials::identify_reader(config, "/readyz", &call.headers, call.line.as_ref()) {
+                Ok(_) => Err(ProblemDetails::unavailable(problem.detail)),
+                Err(_) => Err(ProblemDetails::unavailable(
+                    "the store does not answer; the reason is shown with the token",
+                )),
+            }
         }
     }
 }

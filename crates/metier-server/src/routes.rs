@@ -4,7 +4,7 @@
 //! are not listed, since the build of the page determines them.
 
 use crate::api::{
-    artefacts, compare, devices, doctor, graphs, power, power_predictors, process_tree, runs, series,
+    advice, artefacts, compare, devices, doctor, graphs, power, power_predictors, process_tree, runs, series,
     sessions, trend,
 };
 use crate::app_state::{AppState, SharedAppState};
@@ -74,6 +74,18 @@ pub const ROUTES: &[ApiRoute<AppState>] = &[
         answer: json_of!(metier_types::ProcessTree),
         also: &[404, 503],
         work: RouteWork::Blocking(LaneKind::Store, process_tree::get_process_tree),
+    },
+    ApiRoute {
+        verb: RouteMethod::Get,
+        path: "/api/v1/runs/{id}/advice",
+        operation: "getAdvice",
+        summary: "Recommended requests and limits for a scheduler, from the use of a run.",
+        parameters: &[RUN_ID],
+        sent: RequestContent::Nothing,
+        good: 200,
+        answer: json_of!(advice::RunAdvice),
+        also: &[404, 503],
+        work: RouteWork::Blocking(LaneKind::Store, advice::get_advice),
     },
     ApiRoute {
         verb: RouteMethod::Get,

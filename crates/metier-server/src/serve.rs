@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use metier_stats::ChangeMemo;
 use metier_store::RecordStore;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -64,7 +65,7 @@ pub async fn serve(
     let address = config.http.listen;
     let listener = bind_listener(address).await?;
     let listen = listener.local_addr().map_err(|source| Error::Listen { address, source })?;
-    let limits = config.http.limits.clone();
+    let (tls, limits) = (config.http.tls.clone(), config.http.limits.clone());
     let further = bind_further_listeners(&config.http.doors).await;
     let app = Arc::new(AppState {
         http: HttpState::new(config.http.clone(), listen).into(),
@@ -72,6 +73,7 @@ pub async fn serve(
         power: config.power.clone().map(PowerSampler::start).transpose()?,
         storage: StoreHandle::new(store).into(),
         config,
+        changes: ChangeMemo::default(),
         started: SystemTime::now(),
     });
     let tasks = CacheTasks::start(&app.soprano, &app.storage, &app.http).await;
@@ -81,10 +83,10 @@ pub async fn serve(
     let others = further.into_iter().map(|listener| {
         let mut stopping = stopping.clone();
         let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
-        serve_connections(listener, limits.clone(), router.clone(), until)
+        serve_connections(listener, None, limits.clone(), router.clone(), until)
     });
     let others: JoinSet<()> = others.collect();
-    serve_connections(listener, limits, router, shutdown).await;
+    serve_connections(listener, tls, limits, router, shutdown).await;
     stop.send_replace(true);
     others.join_all().await;
     tasks.stop().await;

@@ -12,5 +12,5 @@ pub mod queue;
 mod run_setup;
 pub mod runfile;
 
-pub use batch::{BatchEvent, BatchIdentity, BatchResult, measure_batch, run_exit_code};
+pub use batch::{BatchEvent, BatchIdentity, BatchResult, measure_batch, measure_by_turns, run_exit_code};
 pub use run_setup::{DATASET_VARIABLE, DATASET_WORD, RunSetup, SetupFailure, SetupOptions};

@@ -24,6 +24,7 @@
 //! change in the middle can be significant.
 
 pub mod drift;
+mod memo;
 pub mod segmentation;
 pub mod significance;
 
@@ -32,6 +33,7 @@ use metier_types::Ratio;
 use crate::Error;
 use crate::median::{median, relative_change};
 pub use drift::LinearDrift;
+pub use memo::ChangeMemo;
 use segmentation::{best_cuts, clamp_strays, log_scale};
 use significance::{ChanceVerdict, cut_p_value, test_any_change};
 

@@ -150,7 +150,8 @@ pub fn analyse_series(
         _ => rest.clone(),
     };
     // A rising line is cut into levels, too, and a cycle leaves some; levels count where they explain.
-    let changes = if kind == PatternKind::Trend || share(&levels) < MIN_LEVEL_SHARE { Vec::new() } else { changes };
+    let changes =
+        if kind == PatternKind::Trend || share(&levels) < MIN_LEVEL_SHARE { Vec::new() } else { changes };
     // Bursts are what a bursty series does, not exceptions.
     let unusual = if kind == PatternKind::Bursty { Vec::new() } else { unusual_samples(&noise) };
     Ok(SeriesPattern { kind, periods, trend, changes, unusual, strength })
@@ -159,7 +160,7 @@ pub fn analyse_series(
 /// The cycle of a period, and the values without it.
 fn split_cycle(values: &[f64], flat: &[f64], period: Option<&DetectedPeriod>) -> (Vec<f64>, Vec<f64>) {
     let Some(period) = period else { return (Vec::new(), values.to_vec()) };
-    let cycle = FoldedCycle::new(flat, period.samples);
+    let cycle = FoldedCycle::fine(flat, period.samples);
     let seasonal: Vec<f64> = (0..values.len()).map(|at| cycle.mean_at(at as f64)).collect();
     let rest = values.iter().zip(&seasonal).map(|(value, part)| value - part).collect();
     (seasonal, rest)
@@ -225,11 +226,7 @@ fn find_levels(rest: &[f64], options: &PatternOptions) -> Result<(Vec<usize>, Ve
 fn running_median(values: &[f64]) -> Vec<f64> {
     let reach = smoothing_reach(values.len());
     (0..values.len())
-        .map(|at| {
-            let mut window = values[at.saturating_sub(reach)..(at + reach + 1).min(values.len())].to_vec();
-            window.sort_unstable_by(f64::total_cmp);
-            median(&window).unwrap_or_default()
-        })
+        .map(|at| sorted_median(&values[at.saturating_sub(reach)..(at + reach + 1).min(values.len())]))
         .collect()
 }
 
@@ -246,13 +243,16 @@ fn has_jump(smooth: &[f64]) -> bool {
     changes.last().copied().unwrap_or_default() > JUMP_RATIO * median(&changes).unwrap_or_default()
 }
 
-fn median_deviation(values: &[f64]) -> f64 {
+fn sorted_median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let middle = median(&sorted).unwrap_or_default();
-    let mut distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
-    distances.sort_unstable_by(f64::total_cmp);
-    median(&distances).unwrap_or_default()
+    median(&sorted).unwrap_or_default()
+}
+
+fn median_deviation(values: &[f64]) -> f64 {
+    let middle = sorted_median(values);
+    let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    sorted_median(&distances)
 }
 
 /// Samples beyond [`UNUSUAL_DEVIATIONS`] (Iglewicz and Hoaglin 1993 on the scale).
@@ -262,7 +262,8 @@ fn unusual_samples(noise: &[f64]) -> Vec<usize> {
     if scale <= 0.0 {
         return Vec::new();
     }
-    let far = |at: &usize| noise[*at].abs() > UNUSUAL_DEVIATIONS * scale;
+    let centre = sorted_median(noise);
+    let far = |at: &usize| (noise[*at] - centre).abs() > UNUSUAL_DEVIATIONS * scale;
     (0..noise.len()).filter(far).take(MAX_UNUSUAL).collect()
 }
 
@@ -349,6 +350,17 @@ mod tests {
         assert!((found.periods[0].samples - 20.0).abs() < 0.2, "{found:?}");
         let slope = found.trend.unwrap().slope;
         assert!((slope - 0.4).abs() < 0.05, "{slope}");
+    }
+
+    #[test]
+    fn a_clean_cycle_has_no_unusual_samples() {
+        let values: Vec<f64> = (0..480).map(|at| if at % 40 < 26 { 60.0 } else { 8.0 }).collect();
+        let found = analyse_series(&mut PeriodDetector::new(), &values, &PatternOptions::default()).unwrap();
+        assert!((found.periods[0].samples - 40.0).abs() < 0.1, "{found:?}");
+        assert_eq!(found.unusual, Vec::<usize>::new());
+        let noisy = noisy(9, |at| 50.0 + 20.0 * (at as f64 / 9.0).sin());
+        let found = analyse_series(&mut PeriodDetector::new(), &noisy, &PatternOptions::default()).unwrap();
+        assert!(found.unusual.len() < 3, "{found:?}");
     }
 
     #[test]

@@ -20,6 +20,9 @@ const MAX_EXACT_EVEN_LEN: usize = 12;
 /// Atoms with a smaller probability are dropped: they move no quantile in use.
 const NEGLIGIBLE_PROBABILITY: f64 = 1e-7;
 
+/// Terms of a sum of probabilities below e to this do not change its last digit.
+const NEGLIGIBLE_LOG_TERM: f64 = -80.0;
+
 /// The bootstrap distribution of the median of sorted values.
 pub fn median_distribution(sorted: &[f64]) -> Vec<ProbabilityAtom> {
     let n = sorted.len();
@@ -38,13 +41,27 @@ pub fn median_distribution(sorted: &[f64]) -> Vec<ProbabilityAtom> {
 
 /// P(Yₘ = xᵢ) for each i: the m-th smallest is at most xᵢ if at least m of n draws fall on x₁ … xᵢ.
 fn order_probabilities(n: usize, m: usize) -> Vec<f64> {
-    let at_most = |i: usize| binomial_upper_tail(n, m, i as f64 / n as f64);
+    let choose = log_choose(n);
+    let at_most = |i: usize| binomial_upper_tail(&choose, m, i as f64 / n as f64);
     let below: Vec<f64> = (0..=n).map(at_most).collect();
     below.windows(2).map(|pair| (pair[1] - pair[0]).max(0.0)).collect()
 }
 
-/// P(at least m of n) with chance p each.
-fn binomial_upper_tail(n: usize, m: usize, p: f64) -> f64 {
+/// ln C(n, k) for k = 0 … n.
+fn log_choose(n: usize) -> Vec<f64> {
+    let mut sum = 0.0;
+    let next = |k: usize| {
+        if k > 0 {
+            sum += ((n - k + 1) as f64).ln() - (k as f64).ln();
+        }
+        sum
+    };
+    (0..=n).map(next).collect()
+}
+
+/// P(at least m of n) with chance p each; `choose` has ln C(n, k) for each k.
+fn binomial_upper_tail(choose: &[f64], m: usize, p: f64) -> f64 {
+    let n = choose.len() - 1;
     if p <= 0.0 {
         return if m == 0 { 1.0 } else { 0.0 };
     }
@@ -52,16 +69,9 @@ fn binomial_upper_tail(n: usize, m: usize, p: f64) -> f64 {
         return 1.0;
     }
     let (log_p, log_q) = (p.ln(), (1.0 - p).ln());
-    let mut log_choose = 0.0;
-    let mut sum = 0.0;
-    for k in 0..=n {
-        if k > 0 {
-            log_choose += ((n - k + 1) as f64).ln() - (k as f64).ln();
-        }
-        if k >= m {
-            sum += (log_choose + k as f64 * log_p + (n - k) as f64 * log_q).exp();
-        }
-    }
+    let log_terms = (m..=n).map(|k| choose[k] + k as f64 * log_p + (n - k) as f64 * log_q);
+    // Most terms are too small to count.
+    let sum: f64 = log_terms.filter(|term| *term > NEGLIGIBLE_LOG_TERM).map(f64::exp).sum();
     sum.min(1.0)
 }
 

@@ -3,7 +3,7 @@
 //! Codes: `host-differs`, `kernel-differs`, `input-differs`, `environment-differs`,
 //! `limits-differ`, `method-differs`, `dataset-differs`, `page-cache-differs`, `company-differs`,
 //! `governor-differs`, `power-mode-differs`, `version-differs`, `load-differs`, `steal-differs`,
-//! `others-differ`, `left-out` and `too-few-repeats`. The codes `executable-differs`,
+//! `others-differ`, `left-out`, `drift-unknown` and `too-few-repeats`. The codes `executable-differs`,
 //! `image-differs` and `command-differs` are information only: usually these differences are what
 //! is compared.
 
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use metier_types::{Run, RunWarning};
 
 use crate::bootstrap::median;
-use crate::comparison::{ComparedGroup, ComparisonVerdict, MetricComparison};
+use crate::comparison::{ComparedGroup, ComparisonVerdict, DriftTreatment, MetricComparison};
 use crate::run_selection::count_reasons;
 
 /// Maximum number of distinct values listed per side.
@@ -57,6 +57,18 @@ pub fn too_few_warning(
                 a.label, a.n, b.label, b.n
             ),
         )
+    })
+}
+
+/// Warns if the drift between the batches is unknown.
+pub fn drift_warning(metrics: &[MetricComparison]) -> Option<RunWarning> {
+    let mut treatments = metrics.iter().filter_map(|metric| metric.drift).peekable();
+    treatments.peek()?;
+    treatments.all(|drift| drift == DriftTreatment::NotContained).then(|| {
+        let text = "the two were measured one after the other, and no earlier batches show how much \
+                    this device drifts: a small change may be drift; measure them by turns with \
+                    `metier run --alternate`";
+        new_warning("drift-unknown", text.to_string())
     })
 }
 

@@ -5,17 +5,25 @@
 //! false alarms for every distribution. The second prevents a mere difference of scatter or
 //! outliers from counting as a change of level.
 //!
-//! Limits: runs are assumed to be exchangeable within their group. If the host drifts while first
-//! all runs of a and then all of b are measured, the difference is real but not caused by the
-//! workload. [`RunComparison::batch_warnings`] lists known differences.
+//! Drift of the device is treated in one of three ways, and the record says which. It cancels in
+//! batches that were measured by turns (`pairing`). It is contained in the interval if earlier
+//! batches show its size (`batch_drift`); then the verdict requires the change to exceed it. Else
+//! it is not contained, and a warning says so.
+//!
+//! Limits: runs are assumed to be exchangeable within their group. `circumstances` lists known
+//! differences between the groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use metier_types::schema::RecordSchema;
 use metier_types::{ExtraFields, Ratio, Run, ValueQuality};
 
+use crate::batch_drift::{BatchDrift, BatchHistory};
 use crate::bootstrap::{self, change_distribution, median, median_distribution, relative_change};
-use crate::comparison::{ComparedGroup, ComparisonVerdict, LevelSummary, MetricComparison, RunComparison};
+use crate::comparison::{
+    ComparedGroup, ComparisonVerdict, DriftTreatment, LevelSummary, MetricComparison, RunComparison,
+};
+use crate::pairing::{MIN_PAIRS, corrected_sign_p_values, pair_by_turn, symmetric_change};
 use crate::permutation::{corrected_p_values, count_dealings};
 use crate::run_selection::select_runs;
 use crate::{Error, SummaryField, circumstances};
@@ -37,6 +45,9 @@ pub struct CompareOptions {
     pub keep_failed: bool,
     /// The fields to compare. Fewer fields give more power for each.
     pub fields: Vec<SummaryField>,
+    /// Runs of earlier batches of the compared workloads on their device, for the drift between
+    /// batches. Compared runs among them are ignored.
+    pub history: Vec<Run>,
 }
 
 impl Default for CompareOptions {
@@ -50,6 +61,7 @@ impl Default for CompareOptions {
             seed: 0x6d65_7469_6572,
             keep_failed: false,
             fields: SummaryField::ALL.to_vec(),
+            history: Vec::new(),
         }
     }
 }
@@ -83,11 +95,14 @@ pub fn compare(a: &[Run], b: &[Run], options: &CompareOptions) -> Result<RunComp
     let mut seen = BTreeSet::new();
     let (kept_a, out_a) = select_runs("a", a, options, &mut seen)?;
     let (kept_b, out_b) = select_runs("b", b, options, &mut seen)?;
+    let pairs = pair_by_turn(&kept_a, &kept_b);
+    let compared: Vec<&Run> = kept_a.iter().chain(&kept_b).copied().collect();
+    let history = BatchHistory::new(if pairs.is_some() { &[] } else { &options.history }, &compared);
     let mut metrics = Vec::new();
     let mut columns = Vec::new();
     let fields: BTreeSet<SummaryField> = options.fields.iter().copied().collect();
     for field in fields {
-        let column = FieldColumn::read(field, &kept_a, &kept_b)?;
+        let column = FieldColumn::read(field, &kept_a, &kept_b, pairs.as_deref(), history.drift(field))?;
         metrics.push(describe_field(field, &column, &kept_a, &kept_b, options));
         columns.push(column);
     }
@@ -103,20 +118,49 @@ pub fn compare(a: &[Run], b: &[Run], options: &CompareOptions) -> Result<RunComp
     let b = group(&options.label_b, &kept_b, out_b);
     let mut warnings = circumstances::exclusion_warnings(&a, &b);
     warnings.extend(circumstances::too_few_warning(&a, &b, &metrics));
+    warnings.extend(circumstances::drift_warning(&metrics));
     warnings.extend(circumstances::difference_warnings(&kept_a, &kept_b, &options.label_a, &options.label_b));
-    Ok(RunComparison { schema: RecordSchema::new(), a, b, metrics, warnings, extra: ExtraFields::new() })
+    let comparison = RunComparison {
+        schema: RecordSchema::new(),
+        a,
+        b,
+        metrics,
+        pairs: pairs.map(|pairs| pairs.len()),
+        history_batches: Some(history.len()).filter(|batches| *batches > 0),
+        interval_statement: None,
+        warnings,
+        extra: ExtraFields::new(),
+    };
+    Ok(comparison.with_interval_statement())
 }
 
 /// Values of one field by run, a's first; `None` if a run lacks it.
 struct FieldColumn {
     values: Vec<Option<f64>>,
     a_runs: usize,
+    /// The values of complete pairs, if the sides were measured by turns.
+    pairs: Option<Vec<(f64, f64)>>,
+    drift: Option<BatchDrift>,
 }
 
 impl FieldColumn {
-    fn read(field: SummaryField, a: &[&Run], b: &[&Run]) -> Result<Self, Error> {
+    fn read(
+        field: SummaryField,
+        a: &[&Run],
+        b: &[&Run],
+        pairs: Option<&[(usize, usize)]>,
+        drift: Option<BatchDrift>,
+    ) -> Result<Self, Error> {
         let values: Result<Vec<_>, Error> = a.iter().chain(b).map(|run| field.value_of(run)).collect();
-        Ok(Self { values: values?, a_runs: a.len() })
+        let (values, a_runs) = (values?, a.len());
+        let complete = |(at_a, at_b): &(usize, usize)| Some((values[*at_a]?, values[a_runs + at_b]?));
+        let pairs = pairs.map(|pairs| pairs.iter().filter_map(complete).collect());
+        Ok(Self { values, a_runs, pairs, drift })
+    }
+
+    /// The change of each complete pair, by a measure of change.
+    fn pair_changes(&self, change: fn(f64, f64) -> f64) -> Option<Vec<f64>> {
+        self.pairs.as_ref().map(|pairs| pairs.iter().map(|(a, b)| change(*a, *b)).collect())
     }
 
     /// The present values of a and of b, each sorted.
@@ -152,7 +196,10 @@ fn describe_field(
     options: &CompareOptions,
 ) -> MetricComparison {
     let (values_a, values_b) = column.sorted();
-    let enough = is_test_possible(values_a.len(), values_b.len(), options.significance.get());
+    let enough = match &column.pairs {
+        Some(pairs) => pairs.len() >= MIN_PAIRS,
+        None => is_test_possible(values_a.len(), values_b.len(), options.significance.get()),
+    };
     let (atoms_a, atoms_b) = match enough {
         true => (median_distribution(&values_a), median_distribution(&values_b)),
         false => (Vec::new(), Vec::new()),
@@ -161,7 +208,7 @@ fn describe_field(
     // of 95 %). The correction is to use its whole range.
     let tail = match values_a.len().min(values_b.len()) < 5 {
         true => 0.0,
-        false => (1.0 - options.coverage.get()) / 2.0,
+        false => tail_of(options),
     };
     let mut metric = MetricComparison {
         field,
@@ -174,6 +221,8 @@ fn describe_field(
         coverage: None,
         verdict: ComparisonVerdict::NoDifferenceShown,
         p_value: None,
+        drift: None,
+        drift_ratio: None,
         because: None,
         extra: ExtraFields::new(),
     };
@@ -190,19 +239,51 @@ fn describe_field(
     }
     if !enough {
         metric.verdict = ComparisonVerdict::TooFewRuns;
-        metric.because = Some(format!(
-            "{} and {} runs; want at least 4 on each side, better 10",
-            values_a.len(),
-            values_b.len()
-        ));
+        metric.because = Some(match &column.pairs {
+            Some(pairs) => format!("{} pairs; want at least {MIN_PAIRS}, better 10", pairs.len()),
+            None => format!(
+                "{} and {} runs; want at least 4 on each side, better 10",
+                values_a.len(),
+                values_b.len()
+            ),
+        });
         return metric;
     }
-    if let Some((low, high)) = bootstrap::quantile_interval(&change_distribution(&atoms_a, &atoms_b), tail) {
+    let changes = match column.pair_changes(relative_change) {
+        Some(mut changes) => {
+            changes.sort_unstable_by(f64::total_cmp);
+            metric.change_ratio = median(&changes).and_then(finite_ratio);
+            let mut atoms = median_distribution(&changes);
+            atoms.sort_unstable_by(|l, r| l.0.total_cmp(&r.0));
+            atoms
+        }
+        None => change_distribution(&atoms_a, &atoms_b),
+    };
+    if let Some((low, high)) = bootstrap::quantile_interval(&changes, tail) {
+        let (low, high) = widen_by_drift(low, high, metric.change_ratio, column, tail_of(options));
         metric.low = finite_ratio(low);
         metric.high = finite_ratio(high);
         metric.coverage = Some(options.coverage);
+        metric.drift = Some(match (&column.pairs, column.drift) {
+            (Some(_), _) => DriftTreatment::Cancelled,
+            (None, Some(_)) => DriftTreatment::FromHistory,
+            (None, None) => DriftTreatment::NotContained,
+        });
+        metric.drift_ratio = column.drift.map(|drift| Ratio(drift.deviation.exp() - 1.0));
     }
     metric
+}
+
+/// Probability beyond each end of an interval.
+fn tail_of(options: &CompareOptions) -> f64 {
+    (1.0 - options.coverage.get()) / 2.0
+}
+
+/// The interval, at least as wide as the drift between batches around the change.
+fn widen_by_drift(low: f64, high: f64, change: Option<Ratio>, column: &FieldColumn, tail: f64) -> (f64, f64) {
+    let (Some(change), Some(drift)) = (change, column.drift) else { return (low, high) };
+    let (factor, level) = (drift.reach(tail).exp(), 1.0 + change.get());
+    (low.min(level / factor - 1.0), high.max(level * factor - 1.0))
 }
 
 fn finite_ratio(x: f64) -> Option<Ratio> {
@@ -266,9 +347,22 @@ fn test_fields(metrics: &mut [MetricComparison], columns: &[FieldColumn], option
     // Fields that some runs lack are tested separately, with a Bonferroni correction over these few
     // families.
     let factor = families.len() as f64;
+    // The drift of fields is tested with a Bonferroni correction: they drift together, but how much
+    // so is unknown.
+    let drifting = columns.iter().filter(|column| column.drift.is_some_and(|drift| drift.deviation > 0.0));
+    let drift_tail = options.significance.get() / 2.0 / (drifting.count().max(1) as f64);
     for (presence, members) in families {
-        let (pool, in_a) = pool_runs(&presence, &members, columns);
-        let found = corrected_p_values(&pool, &in_a, options.resamples, options.seed);
+        let found = match columns[members[0]].pairs {
+            Some(_) => {
+                let changes = |at: &usize| columns[*at].pair_changes(symmetric_change).unwrap_or_default();
+                let differences: Vec<Vec<f64>> = members.iter().map(changes).collect();
+                corrected_sign_p_values(&differences, options.resamples, options.seed)
+            }
+            None => {
+                let (pool, in_a) = pool_runs(&presence, &members, columns);
+                corrected_p_values(&pool, &in_a, options.resamples, options.seed)
+            }
+        };
         for (at, chance) in members.into_iter().zip(found) {
             let metric = &mut metrics[at];
             let chance = (chance * factor).min(1.0);
@@ -276,7 +370,7 @@ fn test_fields(metrics: &mut [MetricComparison], columns: &[FieldColumn], option
             let rose = metric.low.is_some_and(|low| low.get() > 0.0)
                 || metric.low.is_none() && metric.a.median < metric.b.median;
             let fell = metric.high.is_some_and(|high| high.get() < 0.0);
-            if chance <= options.significance.get() {
+            if chance <= options.significance.get() && exceeds_drift(metric, columns[at].drift, drift_tail) {
                 metric.verdict = match (rose, fell) {
                     (true, _) => ComparisonVerdict::Increase,
                     (_, true) => ComparisonVerdict::Decrease,
@@ -285,6 +379,12 @@ fn test_fields(metrics: &mut [MetricComparison], columns: &[FieldColumn], option
             }
         }
     }
+}
+
+/// Whether a change is larger than the known drift; a change from 0 always is.
+fn exceeds_drift(metric: &MetricComparison, drift: Option<BatchDrift>, tail: f64) -> bool {
+    let (Some(drift), Some(change)) = (drift, metric.change_ratio) else { return true };
+    (1.0 + change.get()).ln().abs() > drift.reach(tail)
 }
 
 /// The values of a family by field, over the runs that have them, and a flag for a's runs.

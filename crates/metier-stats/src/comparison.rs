@@ -25,6 +25,20 @@ words! { serde (word, from_word)
     }
 }
 
+words! { serde (word, from_word)
+    /// How drift of the device between the two sides is treated.
+    #[derive(JsonSchema)]
+    #[non_exhaustive]
+    pub enum DriftTreatment {
+        /// The two sides were measured by turns, so it cancels in each pair.
+        Cancelled = "cancelled",
+        /// Estimated from earlier batches; the interval contains it.
+        FromHistory = "from-history",
+        /// Unknown; the interval does not contain it.
+        NotContained = "not-contained",
+    }
+}
+
 /// A run that was given but not compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExcludedRun {
@@ -98,8 +112,8 @@ pub struct MetricComparison {
     pub a: LevelSummary,
     /// The second side.
     pub b: LevelSummary,
-    /// Median of b divided by median of a, minus 1; `null` if a side has no value, or if a's median
-    /// is 0 and b's is not.
+    /// Median of b divided by median of a, minus 1; for sides measured by turns the median of the
+    /// pairs' changes. `null` if a side has no value, or if a's median is 0 and b's is not.
     pub change_ratio: Option<Ratio>,
     /// Lower end of the change's bootstrap interval; `null` with too few runs or if it is not
     /// finite.
@@ -110,8 +124,15 @@ pub struct MetricComparison {
     pub coverage: Option<Ratio>,
     /// The conclusion.
     pub verdict: ComparisonVerdict,
-    /// Probability of such differences without a cause, corrected for the number of fields.
+    /// Probability of such differences without a cause, corrected for the number of fields. It
+    /// does not contain drift between batches.
     pub p_value: Option<Ratio>,
+    /// How drift between the two sides is treated; `null` without an interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<DriftTreatment>,
+    /// Standard deviation of the change from one batch to the next, from earlier batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift_ratio: Option<Ratio>,
     /// Why there is no conclusion, if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
@@ -131,6 +152,15 @@ pub struct RunComparison {
     pub b: ComparedGroup,
     /// All compared fields, also if both sides lack the value.
     pub metrics: Vec<MetricComparison>,
+    /// Number of pairs, if the two sides were measured by turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<usize>,
+    /// Number of earlier batches from which drift is known; `null` if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history_batches: Option<usize>,
+    /// What the intervals contain, as a sentence; `null` without intervals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_statement: Option<String>,
     /// Warnings about its reliability.
     #[serde(default)]
     pub warnings: Vec<RunWarning>,
@@ -149,11 +179,33 @@ impl RunComparison {
         self.metrics.iter().find(|metric| metric.field == field)
     }
 
+    /// Writes the sentence that says what the intervals contain.
+    pub(crate) fn with_interval_statement(mut self) -> Self {
+        let coverage = self.metrics.iter().find_map(|metric| metric.coverage);
+        let has = |drift| self.metrics.iter().any(|metric| metric.drift == Some(drift));
+        let about = if has(DriftTreatment::Cancelled) {
+            let pairs = self.pairs.unwrap_or_default();
+            format!("{pairs} pairs by turns, so drift of the device cancels")
+        } else if has(DriftTreatment::FromHistory) {
+            let batches = self.history_batches.unwrap_or_default();
+            let rest = match has(DriftTreatment::NotContained) {
+                true => "; some figures have no history",
+                false => "",
+            };
+            format!("with the drift between batches, from {batches} earlier batches{rest}")
+        } else {
+            "without drift between batches, which is unknown".to_string()
+        };
+        self.interval_statement = coverage
+            .map(|coverage| format!("intervals hold the true change {coverage} of the time, {about}"));
+        self
+    }
+
     /// The given fields that regressed by more than `above`.
     ///
     /// A regression is a field whose verdict is `increase` *and* whose median rose by more than
-    /// `above`. The verdict alone bounds false alarms: without a change, at most one comparison in
-    /// twenty fails, whatever the limit. The size is judged by the median instead of the interval's
+    /// `above`. The verdict alone bounds false alarms: without a change and without unknown drift, at most one
+    /// comparison in twenty fails, whatever the limit. The size is judged by the median instead of the interval's
     /// lower end. That end is lower on noisy hosts, so a real 8 % could pass a 5 % limit only
     /// because the runs were few or noisy. The price: a change exactly at the limit is flagged
     /// about every other time, as with any sharp limit.

@@ -51,24 +51,11 @@ pub fn corrected_p_values(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, se
     let drawn_is_a = a_size <= n - a_size;
     let observed_set: Vec<usize> = (0..n).filter(|i| in_a[*i] == drawn_is_a).collect();
     let fields: Vec<StandardizedField> = fields.iter().map(|values| StandardizedField::new(values)).collect();
-    let observed: Vec<f64> = fields.iter().map(|field| field.statistic(&observed_set)).collect();
-    let mut falling: Vec<usize> = (0..fields.len()).collect();
-    falling.sort_by(|l, r| observed[*r].total_cmp(&observed[*l]));
-
-    let mut at_least = vec![0u64; fields.len()];
-    let mut count = |set: &[usize]| {
-        let mut largest = 0.0f64;
-        for field in falling.iter().rev() {
-            largest = largest.max(fields[*field].statistic(set));
-            if largest >= observed[*field] * (1.0 - TIE_TOLERANCE) - TIE_TOLERANCE {
-                at_least[*field] += 1;
-            }
-        }
-    };
-    let total = count_dealings(n, size);
-    let all = total <= u64::from(resamples);
-    if all {
-        for_each_choice(n, size, &mut count);
+    let observed = fields.iter().map(|field| field.statistic(&observed_set)).collect();
+    let mut counts = StepDownCounts::new(observed);
+    let is_complete = count_dealings(n, size) <= u64::from(resamples);
+    if is_complete {
+        for_each_choice(n, size, &mut |set| counts.count(|field| fields[field].statistic(set)));
     } else {
         let mut random = Xoshiro256::new(seed);
         let mut pool: Vec<usize> = (0..n).collect();
@@ -77,24 +64,58 @@ pub fn corrected_p_values(fields: &[Vec<f64>], in_a: &[bool], resamples: u32, se
                 let other = i + random.next_below(n - i);
                 pool.swap(i, other);
             }
-            count(&pool[..size]);
+            counts.count(|field| fields[field].statistic(&pool[..size]));
         }
     }
-    // Random permutations omit the observed one; counting it keeps the p-value from being 0 or too
-    // low.
-    let share = |hits: u64| match all {
-        true => hits as f64 / total as f64,
-        false => (hits + 1) as f64 / (u64::from(resamples) + 1) as f64,
-    };
-    let mut chances = vec![1.0; fields.len()];
-    let mut floor = 0.0f64;
-    for field in falling {
-        if fields[field].varies {
-            floor = floor.max(share(at_least[field]));
-            chances[field] = floor;
+    counts.p_values(is_complete, |field| fields[field].varies)
+}
+
+/// Counts of the step-down maxT procedure over rearrangements of the runs.
+pub struct StepDownCounts {
+    observed: Vec<f64>,
+    /// Fields by falling observed statistic.
+    falling: Vec<usize>,
+    at_least: Vec<u64>,
+    rearrangements: u64,
+}
+
+impl StepDownCounts {
+    pub fn new(observed: Vec<f64>) -> Self {
+        let mut falling: Vec<usize> = (0..observed.len()).collect();
+        falling.sort_by(|l, r| observed[*r].total_cmp(&observed[*l]));
+        Self { at_least: vec![0; observed.len()], observed, falling, rearrangements: 0 }
+    }
+
+    /// Counts one rearrangement, given the statistic of each field in it.
+    pub fn count(&mut self, statistic: impl Fn(usize) -> f64) {
+        self.rearrangements += 1;
+        let mut largest = 0.0f64;
+        for field in self.falling.iter().rev() {
+            largest = largest.max(statistic(*field));
+            if largest >= self.observed[*field] * (1.0 - TIE_TOLERANCE) - TIE_TOLERANCE {
+                self.at_least[*field] += 1;
+            }
         }
     }
-    chances
+
+    /// The p-value of each field; 1 for a field that does not vary.
+    pub fn p_values(&self, is_complete: bool, varies: impl Fn(usize) -> bool) -> Vec<f64> {
+        // Random rearrangements omit the observed one; counting it keeps the p-value from being 0
+        // or too low.
+        let share = |hits: u64| match is_complete {
+            true => hits as f64 / self.rearrangements as f64,
+            false => (hits + 1) as f64 / (self.rearrangements + 1) as f64,
+        };
+        let mut chances = vec![1.0; self.observed.len()];
+        let mut floor = 0.0f64;
+        for field in &self.falling {
+            if varies(*field) {
+                floor = floor.max(share(self.at_least[*field]));
+                chances[*field] = floor;
+            }
+        }
+        chances
+    }
 }
 
 /// Calls `visit` with each choice of `k` from `0..n`.

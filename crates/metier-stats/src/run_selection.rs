@@ -14,6 +14,9 @@ pub const MAX_RUNS: usize = 1000;
 /// Why a run is excluded; `None` if it is included.
 pub fn exclusion_reason(run: &Run, keep_failed: bool) -> Option<ExclusionReason> {
     use ExclusionReason::*;
+    if run.is_counted() {
+        return None;
+    }
     if run.context.warmup {
         return Some(WarmUp);
     }
@@ -24,11 +27,9 @@ pub fn exclusion_reason(run: &Run, keep_failed: bool) -> Option<ExclusionReason>
     }
     let Some(exit) = &run.exit else { return Some(Interrupted) };
     match exit.cause {
-        _ if exit.planned => None,
         ExitCause::Timeout => Some(Timeout),
         ExitCause::Interrupted | ExitCause::Lost | ExitCause::Unstarted => Some(Interrupted),
-        ExitCause::Exited if exit.code == Some(0) || keep_failed => None,
-        ExitCause::Signalled if keep_failed => None,
+        ExitCause::Exited | ExitCause::Signalled if keep_failed => None,
         ExitCause::Exited | ExitCause::Signalled | ExitCause::Oom => Some(Failed),
     }
 }

@@ -16,7 +16,7 @@ pub use record::{ChangeSuspect, LevelChange, TrendPoint, TrendReport, TrendState
 pub use trend_metric::{StageStatistic, TrendMetric};
 
 use crate::bootstrap::{change_distribution, median, median_distribution, quantile_interval};
-use crate::change::{ChangeOptions, ChangePoint, DetectedChanges, MAX_VALUES, MIN_VALUES, find_changes};
+use crate::change::{ChangeMemo, ChangeOptions, ChangePoint, DetectedChanges, MAX_VALUES, MIN_VALUES};
 use crate::comparison::{ExcludedRun, LevelSummary};
 use crate::run_selection::{count_reasons, exclusion_reason};
 use crate::{Error, bootstrap};
@@ -29,6 +29,7 @@ pub fn find_trends(
     runs: &[Run],
     figure: &TrendMetric,
     options: &ChangeOptions,
+    memo: &ChangeMemo,
 ) -> Result<TrendReport, Error> {
     let mut groups: BTreeMap<(&str, &str, &str, &[String]), Vec<&Run>> = BTreeMap::new();
     for run in runs {
@@ -41,7 +42,7 @@ pub fn find_trends(
         groups.entry(key).or_default().push(run);
     }
     let trends: Result<Vec<WorkloadTrend>, Error> =
-        groups.into_values().map(|group| build_trend(group, figure, options)).collect();
+        groups.into_values().map(|group| build_trend(group, figure, options, memo)).collect();
     Ok(TrendReport {
         schema: RecordSchema::new(),
         metric: figure.to_string(),
@@ -57,6 +58,7 @@ fn build_trend(
     mut runs: Vec<&Run>,
     figure: &TrendMetric,
     options: &ChangeOptions,
+    memo: &ChangeMemo,
 ) -> Result<WorkloadTrend, Error> {
     runs.sort_by_key(|run| (run.started, run.id));
     runs.dedup_by_key(|run| run.id);
@@ -71,7 +73,7 @@ fn build_trend(
     let older = with_value.len().saturating_sub(MAX_VALUES);
     with_value.drain(..older);
     let values: Vec<f64> = with_value.iter().map(|(_, value)| *value).collect();
-    let found = find_changes(&values, options)?;
+    let found = memo.find_changes(&values, options)?;
     let changes = level_changes(&with_value, &values, &found.steps);
     let (workload, device) = match runs.first() {
         Some(run) => (run.workload.clone(), run.device.clone()),

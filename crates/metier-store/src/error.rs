@@ -74,6 +74,9 @@ pub enum Error {
         store: String,
         /// How the attempt failed.
         why: String,
+        /// Whether the server answered and refused, as for an unknown database or password.
+        /// Waiting does not mend that.
+        is_refusal: bool,
     },
     /// The location is not valid.
     #[error("{got:?} is not a store: {want}")]
@@ -171,6 +174,29 @@ pub enum Error {
         /// The engine's error.
         why: String,
     },
+}
+
+impl Error {
+    /// Whether the store may accept the same data later, or elsewhere: the data are fine, the store
+    /// is not.
+    pub fn is_store_failure(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::Full { .. }
+                | Self::Busy { .. }
+                | Self::ReadOnly { .. }
+                | Self::CannotOpen { .. }
+                | Self::Absent { .. }
+                | Self::Damaged { .. }
+                | Self::Engine { .. }
+        )
+    }
+
+    /// Whether the store's server is away: stopped, starting, or not reached.
+    pub fn is_server_away(&self) -> bool {
+        matches!(self, Self::Unreachable { is_refusal: false, .. })
+    }
 }
 
 fn list(ids: &[RunId]) -> String {

@@ -27,8 +27,10 @@ mod health;
 mod location;
 mod owner_process;
 mod run_filter;
+mod run_sink;
 mod series_merger;
 mod series_writer;
+mod spool;
 mod store;
 
 pub use error::Error;
@@ -36,7 +38,10 @@ pub use health::StoreHealth;
 pub use location::StoreLocation;
 pub use owner_process::OwnerProcess;
 pub use run_filter::RunFilter;
+pub use run_sink::{RunSink, SpoolNotice};
 pub use series_writer::{SeriesWriter, WriterReport};
+pub use spool::{RunSpool, SpoolDelivery};
 pub use store::{
-    CancelOutcome, ClaimedSession, NewSession, RecordStore, SessionEnd, SessionFilter, StoredTrial,
+    CancelOutcome, ClaimedSession, NewSession, RecordStore, SessionEnd, SessionFilter, StoreCheckReport,
+    StoreFinding, StoredTrial,
 };

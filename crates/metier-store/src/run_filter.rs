@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use metier_types::{
     BatchId, DeviceRef, ExitCause, RunExit, RunId, RunRow, RunState, RunSummary, UtcTimestamp, WorkloadRef,
+    is_counted_run,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -43,6 +44,7 @@ pub struct RunFilter {
 pub(crate) fn parse_run_row(json: &str) -> Result<RunRow, serde_json::Error> {
     let record: ListedRun = serde_json::from_str(json)?;
     Ok(RunRow {
+        counted: is_counted_run(record.state, record.exit.as_ref(), record.context.warmup),
         id: record.id,
         batch: record.batch,
         workload: record.workload,

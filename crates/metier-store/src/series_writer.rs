@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use metier_types::{RunId, Series};
 
-use crate::{Error, RecordStore};
+use crate::{Error, RunSink};
 
 /// Queue capacity: two minutes of a run that appends once per second.
 const QUEUE_LEN: usize = 128;
@@ -41,12 +41,13 @@ pub struct WriterReport {
 }
 
 impl SeriesWriter {
-    pub fn start(store: RecordStore) -> SeriesWriter {
+    pub fn start(sink: impl Into<RunSink>) -> SeriesWriter {
+        let sink = sink.into();
         let (queue, waiting) = sync_channel(QUEUE_LEN);
         let dropped = Arc::new(AtomicU64::new(0));
         let thread = std::thread::Builder::new()
             .name("metier-writer".to_string())
-            .spawn(move || append_queued(&store, &waiting));
+            .spawn(move || append_queued(&sink, &waiting));
         // Without a thread all samples are dropped and counted, and `finish` reports it.
         SeriesWriter { queue: Some(queue), thread: thread.ok(), dropped }
     }
@@ -85,10 +86,10 @@ impl Drop for SeriesWriter {
     }
 }
 
-fn append_queued(store: &RecordStore, waiting: &Receiver<(RunId, Vec<Series>)>) -> WriterCounts {
+fn append_queued(sink: &RunSink, waiting: &Receiver<(RunId, Vec<Series>)>) -> WriterCounts {
     let mut outcome = WriterCounts::default();
     for (run, chunk) in waiting {
-        match store.append_series(run, &chunk) {
+        match sink.append_series(run, &chunk) {
             Ok(()) => outcome.chunks += 1,
             // A later append may succeed: space may be freed, or the server may return.
             Err(error) => {

@@ -66,9 +66,10 @@ pub struct AppStage {
     pub p99: Option<f64>,
     /// Largest value.
     pub max: Option<f64>,
-    /// CPU time of the whole run divided by `count`.
+    /// CPU time of the run between the first item and the last, divided by their number; `null` if
+    /// another stage has items too.
     pub cpu_seconds_per_item: Option<Seconds>,
-    /// Energy of the device during the run divided by `count`.
+    /// Energy of the device during the run divided by `count`; `null` if another stage has items too.
     pub joules_per_item: Option<Joules>,
     /// Fields of later versions.
     #[serde(flatten)]

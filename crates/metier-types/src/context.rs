@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, ContentDigest, ExtraFields, RunId, Seconds};
+use crate::{BatchId, Bytes, ContentDigest, ExtraFields, RunId, Seconds};
 
 /// Method of accounting a run's resource use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -178,6 +178,22 @@ pub struct GraphUse {
     pub extra: ExtraFields,
 }
 
+/// The place of a run among two batches that were measured by turns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunAlternation {
+    /// The other batch.
+    pub with: BatchId,
+    /// Number of the pair, from 1.
+    pub turn: u32,
+    /// Place in the pair: 1 or 2.
+    pub place: u32,
+    /// Seed of the random order within the pairs.
+    pub seed: u32,
+    /// Fields of later versions.
+    #[serde(flatten)]
+    pub extra: ExtraFields,
+}
+
 /// The conditions of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunContext {
@@ -220,6 +236,9 @@ pub struct RunContext {
     /// Whether it was a warm-up run.
     #[serde(default)]
     pub warmup: bool,
+    /// Its place, if it was measured by turns with the runs of another batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alternation: Option<RunAlternation>,
     /// Runs measured at the same time.
     #[serde(default)]
     pub neighbours: Vec<RunId>,

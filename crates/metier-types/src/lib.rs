@@ -36,7 +36,7 @@ pub mod workload;
 pub use application::{AppStage, IntakeSummary, StageKind, StageSource};
 pub use context::{
     AccountingMethod, CoRunner, CoRunnerKind, DatasetUse, GraphUse, ImageUse, PageCacheState, PodRef,
-    RunContext, RunPhase, SamplingSummary,
+    RunAlternation, RunContext, RunPhase, SamplingSummary,
 };
 pub use device::{CpuCache, CpuDescription, Device, DeviceClass, DeviceRef};
 pub use host::{HostReading, HostState};
@@ -50,10 +50,10 @@ pub use prediction::{Prediction, PredictionError, PredictionInterval};
 pub use predictor::{HeldOutError, Predictor, PredictorStanding};
 pub use process::{ProcessRecord, ProcessSource, ProcessTree};
 pub use quality::{QualityFields, ValueQuality};
-pub use quantity::{Bytes, Celsius, Hertz, Joules, Ratio, Seconds, Watts};
+pub use quantity::{Bytes, Celsius, Cores, Hertz, Joules, Ratio, Seconds, Watts};
 pub use run::{
     ArtefactRef, CpuUse, EnergyMeterReading, EnergyUse, ExitCause, GpuUse, IoUse, MeasurementOverhead,
-    MemoryUse, NetworkUse, PressureTimes, Run, RunExit, RunState, RunSummary, RunWarning,
+    MemoryUse, NetworkUse, PressureTimes, Run, RunExit, RunState, RunSummary, RunWarning, is_counted_run,
 };
 pub use run_list::{RunList, RunRow};
 pub use schema::RecordSchema;

@@ -198,6 +198,10 @@ pub struct Passport {
     pub aliases: Vec<String>,
     /// Measured or specified.
     pub origin: PassportOrigin,
+    /// Whether it was measured in two seconds, without being asked for; such figures may be too
+    /// low.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_quick: bool,
     /// Time when the figures were made.
     pub made: UtcTimestamp,
     /// Hardware description.
@@ -288,6 +292,7 @@ impl Passport {
             name: device.name.clone(),
             aliases: Vec::new(),
             origin,
+            is_quick: false,
             made: UtcTimestamp::now(),
             device,
             compute: Vec::new(),

@@ -61,6 +61,11 @@ quantity!(
     f64
 );
 quantity!(
+    /// A number of busy or requested processors.
+    Cores,
+    f64
+);
+quantity!(
     /// A frequency.
     Hertz,
     f64

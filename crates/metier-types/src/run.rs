@@ -154,6 +154,20 @@ pub struct CpuUse {
     pub voluntary_switches: Option<u64>,
     /// Involuntary context switches (the time slice ended).
     pub involuntary_switches: Option<u64>,
+    /// Largest mean number of busy cores over any 100 ms; never above the number of processors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_cores: Option<f64>,
+    /// Time in which its tasks were ready to run and had no core, summed over all of them; it
+    /// includes the time in which a CPU limit throttled them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_queue_seconds: Option<Seconds>,
+    /// Largest share of the run's lifetime that its time in the run queue explains; exact for one
+    /// task at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_queue_ratio: Option<Ratio>,
+    /// Periods of the CPU quota during the run; 0 without a quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_periods: Option<u64>,
     /// Periods in which the CPU quota throttled the run.
     pub throttled_periods: Option<u64>,
     /// Time for which the CPU quota throttled the run.
@@ -192,7 +206,8 @@ pub struct NetworkUse {
     pub extra: ExtraFields,
 }
 
-/// Time in which some task of the run waited for a resource (pressure stall information).
+/// Time in which at least one task of the run waited for a resource, whatever the others did (the
+/// `some` lines of the kernel's pressure stall information).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PressureTimes {
     /// Waiting for a core.
@@ -427,11 +442,22 @@ pub struct Run {
     pub extra: ExtraFields,
 }
 
+/// Whether statistics of a batch include a run: it was measured to its end, it succeeded, and it was
+/// no warm-up.
+pub fn is_counted_run(state: RunState, exit: Option<&RunExit>, is_warmup: bool) -> bool {
+    !is_warmup && state == RunState::Finished && exit.is_some_and(RunExit::is_complete)
+}
+
 impl VersionedRecord for Run {
     const SCHEMA: &'static str = "metier.run/1";
 }
 
 impl Run {
+    /// Whether statistics of its batch include it.
+    pub fn is_counted(&self) -> bool {
+        is_counted_run(self.state, self.exit.as_ref(), self.context.warmup)
+    }
+
     /// Time from start to the end of the last process, which may outlive the main process.
     pub fn lifetime_seconds(&self) -> Option<Seconds> {
         let settled = self.exit.as_ref().and_then(|exit| exit.settled_seconds).unwrap_or_default();
@@ -450,6 +476,15 @@ impl Run {
     pub fn format_energy(&self) -> Option<String> {
         let energy = self.summary.energy_joules?;
         Some(format_with_error(energy, self.energy_error()))
+    }
+
+    /// Largest share of the lifetime that time in the run queue explains. With `n` ready tasks at a
+    /// time, a second in the run queue delays the run by at most `1 / n` seconds; `n` is at least
+    /// the mean over the lifetime, and at least 1.
+    pub fn explained_by_run_queue(&self, queued: Seconds) -> Option<Ratio> {
+        let (cpu, life) = (self.summary.cpu_seconds?.get(), self.lifetime_seconds()?.get());
+        let ready = ((cpu + queued.get()) / life).max(1.0);
+        (life > 0.0).then(|| Ratio((queued.get() / ready / life).clamp(0.0, 1.0)))
     }
 
     /// Mean number of busy cores over the whole lifetime.

@@ -36,6 +36,8 @@ pub struct RunRow {
     pub repetitions: u32,
     /// Whether it was a warm-up run.
     pub warmup: bool,
+    /// Whether statistics of its batch include it: measured to its end, succeeded, no warm-up.
+    pub counted: bool,
     /// Number of warnings.
     pub warnings: u32,
     /// Program and arguments as one shell line.

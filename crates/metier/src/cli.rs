@@ -32,7 +32,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
     ("Look", &["runs", "show", "compare", "report", "flame", "signal", "up"]),
     ("Learn", &["train", "predict", "predictors", "power"]),
     ("Graphs", &["inspect", "bench", "split", "place"]),
-    ("Keep", &["export", "import"]),
+    ("Keep", &["export", "import", "store"]),
     ("Set up", &["agent", "serve", "token", "config", "completions", "man"]),
 ];
 
@@ -109,6 +109,8 @@ pub enum CliCommand {
     Flame(command::flame::FlameArgs),
     /// Find the pattern of a series, and forecast it
     Signal(command::signal::SignalArgs),
+    /// Check the store
+    Store(command::store::StoreArgs),
     /// Show the operators and cost of an ONNX graph
     Inspect(command::inspect::InspectArgs),
     /// Run an ONNX graph here and time it
@@ -133,7 +135,7 @@ pub enum CliCommand {
     Up(command::up::UpArgs),
     /// Serve one role alone: Kepler's estimator, model server or trainer
     Serve(command::serve::ServeArgs),
-    /// Print the token that other users need to start runs here
+    /// Print the token that other users need to read and start runs here
     Token(command::token::TokenArgs),
     /// Show the settings and the source of each
     Config(command::config::ConfigArgs),

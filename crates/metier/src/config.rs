@@ -126,7 +126,9 @@ pub const SETTING_KEYS: &[SettingKey] = &[
         Some("5s"),
         "time between power readings of this node",
     ),
-    setting_key("up.token_file", Some("--token-file"), None, "file with the token"),
+    setting_key("up.tls_cert", Some("--tls-cert"), None, "file with the certificate for HTTPS"),
+    setting_key("up.tls_key", Some("--tls-key"), None, "file with its private key"),
+    setting_key("up.token_file", Some("--token-file"), None, "file with the token; else `metier token`"),
     SettingKey {
         secret: true,
         ..setting_key("up.token", None, None, "the token itself; better kept in up.token_file")
@@ -451,6 +453,8 @@ fn resolve_path(key: &SettingKey, value: String, file: &Path) -> String {
         && matches!(
             key.name,
             "store"
+                | "up.tls_cert"
+                | "up.tls_key"
                 | "up.token_file"
                 | "up.prometheus_ca"
                 | "up.prometheus_token_file"

@@ -1,5 +1,7 @@
 //! Runs a parsed command line: loads settings, starts logging, runs the command, reports its error.
 
+use metier_linux::open_files;
+
 use crate::cli::{CliCommand, CommandLine};
 use crate::command::CommandContext;
 use crate::config::{FlagSettings, Settings};
@@ -52,6 +54,15 @@ fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
     if !is_server && (context.verbose > 0 || std::env::var_os("METIER_LOG").is_some()) {
         log::start_logging(&context.console, context.verbose, log::COMMAND_LEVEL)?;
     }
+    let is_run = matches!(command, CliCommand::Run(_));
+    match open_files::check_limit() {
+        Err(few) if is_run => {
+            print_error(&few.to_string());
+            return Ok(CliExitCode::OWN_FAILURE);
+        }
+        Err(few) if is_server => return Err(few.into()),
+        _ => {}
+    }
     match command {
         CliCommand::Run(run) => run.run(&context),
         CliCommand::Board(board) => board.run(&context),
@@ -74,6 +85,7 @@ fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
         CliCommand::Show(show) => show.run(&context),
         CliCommand::Signal(signal) => signal.run(&context),
         CliCommand::Split(split) => split.run(&context),
+        CliCommand::Store(store) => store.run(&context),
         CliCommand::Token(token) => token.run(&context),
         CliCommand::Train(train) => train.run(&context),
         CliCommand::Up(up) => up.run(&context),

@@ -2,7 +2,7 @@
 // sentence for people. Whether the server answers at all is kept in `state/server.svelte.ts`.
 
 import { server } from "../state/server.svelte";
-import type { Check, Comparison, Device, GraphTimes, NodePower, PowerPredictors, ProcessTree, Run, RunPage, Series, Session, Workload } from "./records";
+import type { Advice, Check, Comparison, Device, GraphTimes, NodePower, PowerPredictors, ProcessTree, Run, RunPage, Series, Session, Workload } from "./records";
 
 const TIME_LIMIT_MS = 20_000;
 /** A graph may be large, and the way to the server slow. */
@@ -87,6 +87,8 @@ export async function series(
 }
 
 export const processes = (id: string, abort?: AbortSignal): Promise<ProcessTree> => get(`runs/${part(id)}/processes`, undefined, abort);
+
+export const advice = async (id: string, abort?: AbortSignal): Promise<Advice> => (await get<{ advice: Advice }>(`runs/${part(id)}/advice`, undefined, abort)).advice;
 
 export const artefactPath = (id: string, name: string): string => `api/v1/runs/${part(id)}/artefacts/${part(name)}`;
 

@@ -55,6 +55,8 @@ export interface RunRow {
   repetition: number;
   repetitions: number;
   warmup: boolean;
+  /** Whether statistics of its batch include it. */
+  counted: boolean;
   warnings: number;
   command: string;
 }
@@ -133,6 +135,14 @@ export interface Intake {
   examples?: string[];
   beyond_limit?: number;
   strangers?: number;
+}
+
+/** Recommended requests and limits. */
+export interface Advice {
+  firmness: string;
+  basis: string;
+  quotas: { key: string; value: string; reason: string }[];
+  notes?: string[];
 }
 
 export interface Run {
@@ -290,6 +300,7 @@ export interface Comparison {
   a: ComparedSide;
   b: ComparedSide;
   metrics: ComparedMetric[];
+  interval_statement?: Maybe<string>;
   warnings: Warning[];
 }
 

@@ -31,8 +31,14 @@ class Server {
     this.isGone = true;
   }
 
+  /** A token that was not accepted is not kept: without it, a reload may be let in. */
   wantsToken(): void {
     this.needsToken = true;
+    try {
+      sessionStorage.removeItem(TOKEN_KEY);
+    } catch {
+      // Without storage there is nothing to remove.
+    }
   }
 
   useToken(token: string): void {

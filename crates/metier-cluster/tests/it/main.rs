@@ -12,4 +12,5 @@ mod common;
 mod elsewhere;
 mod listen;
 mod luggage;
+mod manifests;
 mod pods;

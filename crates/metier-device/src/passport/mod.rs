@@ -13,7 +13,7 @@ pub mod shipped;
 use metier_store::RecordStore;
 use metier_types::{Device, Passport, PassportOrigin};
 
-pub use bench::{PassportBenchPlan, measure_passport};
+pub use bench::{PassportBenchPlan, measure_passport, measure_quick_passport};
 pub use passport_reader::{MAX_PASSPORT_BYTES, PassportFault, parse_passport};
 pub use shipped::shipped_passports;
 

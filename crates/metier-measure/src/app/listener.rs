@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use metier_linux::socket_file::SocketFile;
 use metier_types::{LockUnpoisoned, MissingReason, RunId, Series, StageSource};
 
 use super::descriptor;
@@ -29,6 +30,7 @@ use super::pywaggle;
 use super::record::AppRecord;
 use super::scrape::PageScraper;
 use super::socket::{self, AppSockets};
+use super::stage_cpu::{StageCpuSpan, note_stage_cpu};
 use super::stage_timeline::StageTimeline;
 use crate::http_get::HttpUrl;
 use crate::spec::ListenSources;
@@ -63,8 +65,10 @@ pub struct RunMessageListener {
     is_wanted: Arc<AtomicBool>,
     scrapers: Vec<PageScraper>,
     rows: StageTimeline,
+    spans: Vec<StageCpuSpan>,
+    last_cpu_ns: Option<u64>,
     problems: Vec<(String, MissingReason)>,
-    sockets: Vec<PathBuf>,
+    sockets: Vec<SocketFile>,
 }
 
 impl RunMessageListener {
@@ -89,7 +93,7 @@ impl RunMessageListener {
             let path = ways.socket_path.clone().unwrap_or_else(|| folder.join(SOCKET_NAME));
             match AppSockets::bind(&path) {
                 Ok(bound) => {
-                    sockets.push(path);
+                    sockets.extend(bound.files);
                     ports.push(MessageInput::Stream(bound.stream));
                     ports.extend(bound.datagrams.map(MessageInput::Datagrams));
                 }
@@ -146,6 +150,8 @@ impl RunMessageListener {
             is_wanted,
             scrapers: Vec::new(),
             rows: StageTimeline::new(run),
+            spans: Vec::new(),
+            last_cpu_ns: None,
             problems,
             sockets,
         })
@@ -168,8 +174,8 @@ impl RunMessageListener {
         let mut tell = |name: &str, path: PathBuf| {
             variables.push((name.to_string(), path.to_string_lossy().into_owned()));
         };
-        if let Some(path) = self.sockets.first() {
-            let path = if self.is_private { seen.join(SOCKET_NAME) } else { path.clone() };
+        if let Some(file) = self.sockets.first() {
+            let path = if self.is_private { seen.join(SOCKET_NAME) } else { file.path().to_path_buf() };
             tell("METIER_DATAGRAMS", socket::datagram_path(&path));
             tell("METIER_SOCKET", path);
         }
@@ -207,11 +213,16 @@ impl RunMessageListener {
     }
 
     /// Adds a row to the time line.
-    pub fn add_row(&mut self, at: Duration) {
+    pub fn add_row(&mut self, at: Duration, cpu_ns: Option<u64>) {
         self.is_wanted.store(true, Ordering::Relaxed);
         let intake = lock_intake(&self.intake);
         self.is_wanted.store(false, Ordering::Relaxed);
-        self.rows.add_row(at, intake.sender(&()).map(|speaker| speaker.stages()).unwrap_or_default());
+        let stages = intake.sender(&()).map(|speaker| speaker.stages()).unwrap_or_default();
+        self.rows.add_row(at, stages);
+        if let Some(cpu_ns) = cpu_ns {
+            note_stage_cpu(&mut self.spans, stages, cpu_ns, self.last_cpu_ns);
+            self.last_cpu_ns = Some(cpu_ns);
+        }
     }
 
     /// Takes the rows since the last call.
@@ -220,7 +231,7 @@ impl RunMessageListener {
     }
 
     /// Called after the last process has ended: reads the rest and returns the record.
-    pub fn finish(mut self, at: Duration) -> (AppRecord, Option<Series>) {
+    pub fn finish(mut self, at: Duration, cpu_ns: Option<u64>) -> (AppRecord, Option<Series>) {
         self.stop();
         for scraper in std::mem::take(&mut self.scrapers) {
             let address = scraper.address.clone();
@@ -229,13 +240,14 @@ impl RunMessageListener {
                 self.problems.push(scrape_problem(&address, problem));
             }
         }
-        self.add_row(at);
+        self.add_row(at, cpu_ns);
         let doorstep = self.pump.rejections();
         let strangers = doorstep.strangers.load(Ordering::Relaxed);
         let refused = doorstep.refused.load(Ordering::Relaxed);
         let intake = lock_intake(&self.intake);
-        let record = collect_record(&intake, strangers, refused, std::mem::take(&mut self.problems));
+        let mut record = collect_record(&intake, strangers, refused, std::mem::take(&mut self.problems));
         drop(intake);
+        record.cpu_spans = std::mem::take(&mut self.spans);
         (record, self.rows.take_rows())
     }
 
@@ -251,7 +263,7 @@ impl RunMessageListener {
 impl Drop for RunMessageListener {
     fn drop(&mut self) {
         self.stop();
-        self.sockets.iter().for_each(|path| socket::remove_sockets(path));
+        self.sockets.iter().for_each(SocketFile::remove);
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -271,6 +283,7 @@ pub fn collect_record(
         stages: tallies.iter().map(|tally| tally.to_stage()).collect(),
         bucketed: (0..tallies.len()).filter(|at| tallies[*at].buckets.is_some()).collect(),
         counts: speaker.counts.clone(),
+        cpu_spans: Vec::new(),
         strangers,
         refused,
         problems,

@@ -34,7 +34,8 @@ pub mod record;
 pub mod remote_app;
 pub mod scrape;
 pub mod socket;
-pub mod stage_stats;
+pub mod stage_cpu;
+mod stage_stats;
 pub mod stage_timeline;
 #[cfg(test)]
 mod tests;

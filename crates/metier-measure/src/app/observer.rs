@@ -17,7 +17,7 @@ use super::{AppRecord, MemberProcesses};
 use crate::observer::{ArtefactKeeper, ObserverProvision, RunObserver, StartedRun};
 use crate::spec::{BindMount, ListenSources, RunTarget};
 use crate::{MeasureOptions, RunSpec};
-use metier_linux::cgroup::RunCgroup;
+use metier_linux::cgroup::{CgroupMeter, CgroupTotals, RunCgroup};
 use metier_linux::{KernelRoots, group_owner, wakeup};
 
 /// Number of the descriptor that a command inherits; shells accept only one digit.
@@ -35,6 +35,8 @@ pub struct AppObserver {
     above: PathBuf,
     roots: KernelRoots,
     listening: Option<RunMessageListener>,
+    /// The CPU counter of the run's control group.
+    cpu: Option<CgroupMeter>,
     record: AppRecord,
     rows: Vec<Series>,
     started_ns: u64,
@@ -50,6 +52,7 @@ impl AppObserver {
             above: options.runtime_dir.join("listen"),
             roots: options.roots.clone(),
             listening: None,
+            cpu: None,
             record: AppRecord::default(),
             rows: Vec::new(),
             started_ns: 0,
@@ -117,6 +120,7 @@ impl RunObserver for AppObserver {
 
     fn on_started(&mut self, started: StartedRun<'_>) {
         self.started_ns = started.started_ns;
+        self.cpu = started.group.map(|group| CgroupMeter::open(group, &CgroupTotals::default()));
         let Some(listening) = &mut self.listening else { return };
         let first = started.pids.first().copied();
         let members = match (started.group, first) {
@@ -132,7 +136,8 @@ impl RunObserver for AppObserver {
 
     fn on_sample(&mut self, since_start: Duration, _group: Option<&RunCgroup>) {
         if let Some(listening) = self.listening.as_mut().filter(|_| since_start >= self.next_row) {
-            listening.add_row(since_start);
+            let cpu_ns = self.cpu.as_mut().and_then(|cpu| cpu.sample(false).cpu_ns);
+            listening.add_row(since_start, cpu_ns);
             self.next_row = since_start + ROW_INTERVAL;
         }
     }
@@ -145,7 +150,8 @@ impl RunObserver for AppObserver {
     fn on_ended(&mut self, _group: Option<&RunCgroup>) {
         let Some(listening) = self.listening.take() else { return };
         let at = Duration::from_nanos(wakeup::monotonic_ns().saturating_sub(self.started_ns));
-        let (mut record, rows) = listening.finish(at);
+        let cpu_ns = self.cpu.as_mut().and_then(|cpu| cpu.sample(false).cpu_ns);
+        let (mut record, rows) = listening.finish(at, cpu_ns);
         record.problems.append(&mut self.record.problems);
         self.record = record;
         self.rows.extend(rows);

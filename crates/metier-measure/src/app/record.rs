@@ -1,9 +1,11 @@
 //! The application's part of a run's record.
 
 use metier_types::{
-    AppStage, IntakeSummary as Counts, Joules, MissingReason, Run, RunWarning, Seconds, StageKind,
-    StageSource, ValueQuality,
+    AppStage, IntakeSummary as Counts, Joules, MissingReason, Run, RunWarning, StageKind, StageSource,
+    ValueQuality,
 };
+
+use super::stage_cpu::StageCpuSpan;
 
 #[derive(Debug, Clone, Default)]
 pub struct AppRecord {
@@ -16,6 +18,8 @@ pub struct AppRecord {
     pub refused: u64,
     /// Indices in `stages` of those whose quantiles come from a scraped page's buckets.
     pub bucketed: Vec<usize>,
+    /// Readings of CPU time around the items of each stage; empty where the run has no counter here.
+    pub cpu_spans: Vec<StageCpuSpan>,
     /// Unavailable sources, with the reason.
     pub problems: Vec<(String, MissingReason)>,
 }
@@ -24,15 +28,7 @@ impl AppRecord {
     /// Writes the stages into the record, with costs per item. The run's resource use must be there
     /// already.
     pub fn write_into(mut self, run: &mut Run) {
-        for stage in &mut self.stages {
-            // A gauge is sampled at intervals: its count is not a number of items.
-            let items = stage.count as f64;
-            if stage.kind == StageKind::Value || stage.count == 0 {
-                continue;
-            }
-            stage.cpu_seconds_per_item = run.summary.cpu_seconds.map(|cpu| Seconds(cpu.get() / items));
-            stage.joules_per_item = run.summary.energy_joules.map(|energy| Joules(energy.get() / items));
-        }
+        self.write_item_costs(run);
         self.note_quality(run);
         self.add_warnings(run);
         for (source, missing) in self.problems {
@@ -47,6 +43,39 @@ impl AppRecord {
         extra("refused_connections", self.refused);
         run.stages = self.stages;
         run.intake = Some(self.counts);
+    }
+
+    /// CPU time and energy are counted for the whole run, so they belong to a stage only if no other
+    /// one has items.
+    fn write_item_costs(&mut self, run: &mut Run) {
+        // A value or a rate is reported at intervals: its count is not a number of items.
+        let has_items = |stage: &AppStage| {
+            matches!(stage.kind, StageKind::Duration | StageKind::Counter) && stage.count > 0
+        };
+        let places: Vec<usize> = (0..self.stages.len()).filter(|at| has_items(&self.stages[*at])).collect();
+        let mut missing = |path: &str, reason: String| {
+            run.missing.insert(format!("stages.{path}"), MissingReason::without_fix(reason));
+        };
+        match places[..] {
+            [] => {}
+            [place] => {
+                let stage = &mut self.stages[place];
+                let items = stage.count as f64;
+                stage.joules_per_item = run.summary.energy_joules.map(|energy| Joules(energy.get() / items));
+                stage.cpu_seconds_per_item = self.cpu_spans.get(place).and_then(StageCpuSpan::per_item);
+                if stage.cpu_seconds_per_item.is_none() {
+                    let reason = "the run's CPU time was not read before and after the items";
+                    missing("cpu_seconds_per_item", reason.to_string());
+                }
+            }
+            _ => {
+                let reason = format!("{} stages share the run's counters", places.len());
+                missing("cpu_seconds_per_item", reason.clone());
+                if run.summary.energy_joules.is_some() {
+                    missing("joules_per_item", reason);
+                }
+            }
+        }
     }
 
     fn note_quality(&self, run: &mut Run) {

@@ -14,6 +14,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use metier_linux::socket_file::SocketFile;
 use metier_types::{StageKind, StageSource};
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
@@ -165,18 +166,14 @@ impl<'de> Visitor<'de> for ReadingSeed {
     }
 }
 
-/// The stream and the datagram socket at a path. Their files stay until [`remove_sockets`].
+/// The stream and the datagram socket at a path.
 #[derive(Debug)]
 pub struct AppSockets {
     pub stream: UnixListener,
     /// Receives messages without a connection.
     pub datagrams: Option<UnixDatagram>,
-}
-
-/// Removes the files of both sockets.
-pub fn remove_sockets(path: &Path) {
-    let _ = std::fs::remove_file(path);
-    let _ = std::fs::remove_file(datagram_path(path));
+    /// Their files, to remove at the end.
+    pub files: Vec<SocketFile>,
 }
 
 /// The path of the datagram socket beside that of the stream socket.
@@ -191,6 +188,7 @@ impl AppSockets {
         let stream = with_short_path(path, |short| UnixListener::bind(short))?;
         stream.set_nonblocking(true)?;
         allow_all_users(path)?;
+        let mut files = vec![SocketFile::new(path)?];
         let beside = datagram_path(path);
         let datagrams = remove_stale_socket(&beside)
             .and_then(|()| with_short_path(&beside, |short| UnixDatagram::bind(short)))
@@ -199,8 +197,9 @@ impl AppSockets {
             super::descriptor::enable_peer_credentials(socket.as_fd())?;
             socket.set_nonblocking(true)?;
             allow_all_users(&beside)?;
+            files.push(SocketFile::new(&beside)?);
         }
-        Ok(Self { stream, datagrams })
+        Ok(Self { stream, datagrams, files })
     }
 }
 
@@ -317,8 +316,8 @@ mod tests {
         assert_eq!(AppSockets::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(held);
         assert!(path.exists(), "a stale socket file");
-        drop(AppSockets::bind(&path).unwrap());
-        remove_sockets(&path);
+        let bound = AppSockets::bind(&path).unwrap();
+        bound.files.iter().for_each(SocketFile::remove);
         assert!(!path.exists() && !datagram_path(&path).exists(), "nothing stays");
     }
 }

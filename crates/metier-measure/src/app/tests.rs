@@ -35,7 +35,7 @@ impl Scene {
     }
 
     fn finish(self) -> AppRecord {
-        let (record, rows) = self.listening.finish(Duration::from_secs(1));
+        let (record, rows) = self.listening.finish(Duration::from_secs(1), None);
         assert!(rows.iter().all(|rows| rows.find_defect().is_none()), "{rows:?}");
         assert!(!self.folder.exists(), "nothing is left behind");
         record
@@ -156,7 +156,7 @@ fn rows_of_the_time_line_show_what_came_while_it_came() {
     pipe.write_all(b"inference 1 s\n").unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     let chunk = loop {
-        scene.listening.add_row(Duration::from_secs(1));
+        scene.listening.add_row(Duration::from_secs(1), None);
         if let Some(chunk) = scene.listening.take_rows() {
             break chunk;
         }
@@ -179,7 +179,7 @@ fn a_way_that_cannot_be_had_is_a_reason_and_the_others_work() {
         RunMessageListener::start(&ways, &above.path().join("listen"), RunId::new(), None).unwrap();
     let mut pipe = std::fs::File::from(listening.writer().unwrap().try_clone_to_owned().unwrap());
     pipe.write_all(b"a 1\n").unwrap();
-    let (record, _) = listening.finish(Duration::ZERO);
+    let (record, _) = listening.finish(Duration::ZERO, None);
     assert_eq!(record.problems[0].0, "socket");
     assert_eq!(record.counts.messages, 1);
     assert_eq!(std::fs::read_to_string(&taken).unwrap(), "a foreign file");

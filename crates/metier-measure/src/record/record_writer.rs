@@ -6,6 +6,7 @@ use metier_types::{
 
 use crate::instruments::HostInstruments;
 use crate::run_facts::RunFacts;
+use metier_linux::process_events::ProcessWatch;
 
 /// Writes values with their quality or the reason why they are missing.
 pub(super) struct RecordWriter<'a> {
@@ -53,6 +54,17 @@ impl RecordWriter<'_> {
             |r| &mut r.summary.cpu_system_seconds,
             system,
         );
+        self.write_run_queue(facts);
+        self.set_value(
+            "cpu.peak_cores",
+            ValueQuality::Sampled,
+            |r| &mut r.cpu.peak_cores,
+            facts.log.peak_cores,
+        );
+        if facts.log.peak_cores.is_none() {
+            let reason = "no CPU time of the run's control group was sampled";
+            self.note_missing("cpu.peak_cores", MissingReason::without_fix(reason));
+        }
         // The usage of wait4 is complete if its CPU time equals the group's: then no process
         // escaped it.
         let complete =
@@ -69,9 +81,11 @@ impl RecordWriter<'_> {
             self.note_missing("cpu.involuntary_switches", missing);
         }
         match facts.before.throttling.zip(facts.after.throttling) {
-            Some(((p0, t0), (p1, t1))) => {
-                let periods = Some(p1.saturating_sub(p0));
-                let time = Some(Seconds::from_micros(t1.saturating_sub(t0)));
+            Some((before, after)) => {
+                let quota = Some(after.periods.saturating_sub(before.periods));
+                let periods = Some(after.throttled_periods.saturating_sub(before.throttled_periods));
+                let time = Some(Seconds::from_micros(after.throttled_us.saturating_sub(before.throttled_us)));
+                self.set_value("cpu.quota_periods", self.totals, |r| &mut r.cpu.quota_periods, quota);
                 self.set_value(
                     "cpu.throttled_periods",
                     self.totals,
@@ -109,6 +123,27 @@ impl RecordWriter<'_> {
         {
             self.note_missing("context.end_counters", missing.clone());
         }
+    }
+
+    /// Pressure does not tell this: it counts the time in which any task waits while others run.
+    fn write_run_queue(&mut self, facts: &RunFacts) {
+        let counted = facts.watch.as_ref().ok().and_then(ProcessWatch::queued_ns);
+        let found = counted
+            .map(|queued| (queued, self.totals))
+            .or_else(|| Some((facts.walker.queued_ns()?, ValueQuality::Sampled)));
+        let Some((queued, quality)) = found else {
+            let missing = MissingReason::with_fix(
+                "the kernel reported no scheduling statistics for every task of the run",
+                "run as root, with a kernel that has CONFIG_TASKSTATS and CONFIG_TASK_DELAY_ACCT",
+            );
+            self.note_missing("cpu.run_queue_seconds", missing.clone());
+            self.note_missing("cpu.run_queue_ratio", missing);
+            return;
+        };
+        let queued = Seconds::from_nanos(queued);
+        let share = self.run.explained_by_run_queue(queued);
+        self.set_value("cpu.run_queue_seconds", quality, |r| &mut r.cpu.run_queue_seconds, Some(queued));
+        self.set_value("cpu.run_queue_ratio", ValueQuality::Estimated, |r| &mut r.cpu.run_queue_ratio, share);
     }
 
     /// Whether the waited-for descendants account for all CPU time, to within 1 % or 10 ms.
@@ -186,16 +221,26 @@ impl RecordWriter<'_> {
         }
         let complete =
             if self.is_wait_complete(facts) { ValueQuality::Exact } else { ValueQuality::Estimated };
-        let (minor, major, quality) = match totals.faults.zip(totals.major_faults) {
-            Some((all, major)) => (Some(all.saturating_sub(major)), Some(major), self.totals),
-            None => {
-                let (minor, major) =
-                    facts.end.used.map(|used| (used.minor_faults, used.major_faults)).unzip();
-                (minor, major, complete)
-            }
-        };
-        self.set_value("memory.minor_faults", quality, |r| &mut r.memory.minor_faults, minor);
-        self.set_value("memory.major_faults", quality, |r| &mut r.memory.major_faults, major);
+        // A group's fault counters are brought up to date in batches, so a short run may read 0.
+        let counted = facts.watch.as_ref().ok().and_then(ProcessWatch::page_faults);
+        let waited = facts.end.used.map(|used| (used.minor_faults, used.major_faults));
+        let batched = || totals.faults.zip(totals.major_faults);
+        let faults = counted
+            .map(|faults| (faults, ValueQuality::Exact))
+            .or(waited.map(|faults| (faults, complete)))
+            .or_else(|| {
+                batched().map(|(all, major)| ((all.saturating_sub(major), major), ValueQuality::Estimated))
+            });
+        if let Some(((minor, major), quality)) = faults {
+            // Every source counts from the fork, so the launcher's copied pages are among them.
+            self.set_value(
+                "memory.minor_faults",
+                ValueQuality::Estimated,
+                |r| &mut r.memory.minor_faults,
+                Some(minor),
+            );
+            self.set_value("memory.major_faults", quality, |r| &mut r.memory.major_faults, Some(major));
+        }
         let counted = facts.outcome.oom_kills.max(totals.oom_kills);
         let (oom_kills, quality) = count_oom_kills(counted, facts.outcome.oom, self.totals);
         self.set_value("memory.oom_kills", quality, |r| &mut r.memory.oom_kills, oom_kills);

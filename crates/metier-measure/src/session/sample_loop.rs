@@ -9,16 +9,18 @@ use metier_types::{RunId, ValueQuality};
 use crate::instruments::HostInstruments;
 use crate::observer::RunObserver;
 use crate::process_walker::ProcessWalker;
-use crate::run_facts::{RunEnd, SampleLog, StopReason};
+use crate::run_facts::{QuotaCounters, RunEnd, SampleLog, StopReason};
 use crate::runner::command::launcher_lost_error;
 use crate::running_target::{ProcessUsage, RunningTarget, SignalRung, TargetReport};
 use crate::stopper::SessionStopper;
 use crate::timeline::RunTimeline;
 use crate::{Error, RunRecorder, RunSpec};
-use metier_linux::cgroup::{CgroupMembership, CgroupMeter, CgroupTotals, RunCgroup};
+use metier_linux::cgroup::{CgroupMembership, CgroupMeter, CgroupSample, CgroupTotals, RunCgroup};
+use metier_linux::kernel_file::keyed_value;
 use metier_linux::process_events::ProcessWatch;
 use metier_linux::signals::{ReceivedSignal, StopSignals};
 use metier_linux::wakeup::{monotonic_ns, wait_readable};
+use metier_stats::CorePeakTracker;
 
 /// Interval of host state samples.
 const HOST_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,7 +50,7 @@ pub(super) struct LastSeen {
     totals: CgroupTotals,
     /// Whether they were read after its last process had ended.
     saw_end: bool,
-    pub throttling: Option<(u64, u64)>,
+    pub throttling: Option<QuotaCounters>,
 }
 
 /// A run between its first instruction and the end of its last process.
@@ -73,6 +75,7 @@ pub(super) struct SampleLoop<'a, 'b> {
     pub is_fleeting: bool,
     pub has_own_limit: bool,
     pub last: LastSeen,
+    pub core_peak: CorePeakTracker,
 }
 
 impl SampleLoop<'_, '_> {
@@ -210,6 +213,8 @@ impl SampleLoop<'_, '_> {
             self.save_totals();
             self.next.parts = now + spec.interval.max(MEMORY_PARTS_INTERVAL) - spec.interval / 2;
         }
+        // As close to the reading as possible: what was done since `now` would count as use.
+        let at = self.elapsed();
         let mut sample = self.meter.as_mut().map(|meter| meter.sample(whole)).unwrap_or_default();
         let walked = self.walker.walk(self.group, now);
         if let Some(walked) = &walked {
@@ -223,7 +228,7 @@ impl SampleLoop<'_, '_> {
         self.log.peaks.anonymous = self.log.peaks.anonymous.max(sample.anonymous);
         self.log.peaks.file = self.log.peaks.file.max(sample.file);
         self.log.peaks.kernel = self.log.peaks.kernel.max(sample.kernel);
-        self.timeline.add_usage(now, &sample, walked.map(|w| w.processes));
+        self.add_usage(at, &sample, walked.map(|w| w.processes));
         if now >= self.next.power && self.instruments.meters.has_power_sensor() {
             // Power is integrated between readings, so these are more frequent.
             self.instruments.meters.sample();
@@ -251,6 +256,13 @@ impl SampleLoop<'_, '_> {
         let behind =
             self.elapsed().saturating_sub(self.next.sample).as_nanos() / spec.interval.as_nanos().max(1);
         self.next.sample += spec.interval * (behind as u32 + 1);
+    }
+
+    fn add_usage(&mut self, at: Duration, sample: &CgroupSample, processes: Option<u64>) {
+        if let Some(cpu_ns) = sample.cpu_ns {
+            self.core_peak.add_reading(at.as_nanos() as i64, cpu_ns);
+        }
+        self.timeline.add_usage(at, sample, processes);
     }
 
     /// Total use with its quality: the control group's present counters, or its last stored ones.
@@ -304,7 +316,7 @@ impl SampleLoop<'_, '_> {
             sample.read = used.map(|used| used.blocks_in * 512);
             sample.written = used.map(|used| used.blocks_out * 512);
         }
-        self.timeline.add_usage(now, &sample, Some(0));
+        self.add_usage(now, &sample, Some(0));
         self.timeline.add_host(now, &self.instruments.host.read_counters(), &self.instruments.host.read());
         self.instruments.meters.sample();
         self.timeline.add_energy(now, &self.instruments.meters.microjoules());
@@ -314,13 +326,15 @@ impl SampleLoop<'_, '_> {
     }
 }
 
-/// Throttling of the surrounding control group by a CPU quota: periods and microseconds.
-pub(super) fn read_throttling(around: &CgroupMembership) -> Option<(u64, u64)> {
+/// Reads the CPU quota's counters of the surrounding control group.
+pub(super) fn read_throttling(around: &CgroupMembership) -> Option<QuotaCounters> {
     let folder = around.v1.get("cpu").or(around.v2.as_ref())?;
     let text = std::fs::read_to_string(folder.join("cpu.stat")).ok()?;
-    let periods = metier_linux::kernel_file::keyed_value(&text, "nr_throttled")?;
-    let micros = metier_linux::kernel_file::keyed_value(&text, "throttled_usec").or_else(|| {
-        metier_linux::kernel_file::keyed_value(&text, "throttled_time").map(|nanos| nanos / 1000)
-    })?;
-    Some((periods, micros))
+    let throttled_us = keyed_value(&text, "throttled_usec")
+        .or_else(|| keyed_value(&text, "throttled_time").map(|nanos| nanos / 1000))?;
+    Some(QuotaCounters {
+        periods: keyed_value(&text, "nr_periods")?,
+        throttled_periods: keyed_value(&text, "nr_throttled")?,
+        throttled_us,
+    })
 }

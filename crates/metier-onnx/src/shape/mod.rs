@@ -23,6 +23,7 @@ mod vision;
 pub(crate) use attention::{attention_sizes, linear_attention_sizes};
 pub(crate) use matrix_products::einsum_sizes;
 pub(crate) use quantised::weights_input_index;
+pub(crate) use signal::dft_axis;
 
 use crate::graph::{ConstantTensor, DataType, GraphNode, SmallElements};
 use crate::{Error, OnnxLimits};

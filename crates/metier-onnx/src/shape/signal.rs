@@ -29,15 +29,24 @@ pub fn mel_weight_matrix(given: &ShapeContext) -> InferredFacts {
     Ok(vec![ValueFact::new(data_type_attribute(given, "output_datatype"), Some(vec![bins, bands]))])
 }
 
-/// `DFT` along one axis; the last axis holds real and imaginary parts.
-pub fn dft(given: &ShapeContext) -> InferredFacts {
-    let Some(shape) = given.shape(0) else { return Ok(vec![ValueFact::new(given.data_type(0), None)]) };
-    let axis = match given.opset {
+/// The transformed axis as given; `None` if only a run tells it.
+fn dft_axis_attribute(given: &ShapeContext) -> Option<i64> {
+    match given.opset {
         ..20 => Some(given.node.integer("axis").unwrap_or(1)),
         _ if given.input(2).is_some() => single_integer(given, 2),
         _ => Some(-2),
-    };
-    let Some(axis) = axis else {
+    }
+}
+
+/// The transformed axis of a signal of this rank.
+pub(crate) fn dft_axis(given: &ShapeContext, rank: usize) -> Option<usize> {
+    given.axis_from_front(dft_axis_attribute(given)?, rank).ok()
+}
+
+/// `DFT` along one axis; the last axis holds real and imaginary parts.
+pub fn dft(given: &ShapeContext) -> InferredFacts {
+    let Some(shape) = given.shape(0) else { return Ok(vec![ValueFact::new(given.data_type(0), None)]) };
+    let Some(axis) = dft_axis_attribute(given) else {
         return Ok(vec![ValueFact::new(given.data_type(0), Some(vec![None; shape.len()]))]);
     };
     let axis = given.axis_from_front(axis, shape.len())?;

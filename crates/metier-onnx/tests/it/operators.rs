@@ -224,6 +224,27 @@ fn shapes_that_only_a_run_tells_are_left_open() {
     assert_eq!(shape(&told, 0), [1, 122, 257, 2]);
 }
 
+#[test]
+fn transforms_cost_something() {
+    let constants = [integers("n", &[512]), integers("step", &[128])];
+    let nodes = [node("HannWindow", &["n"], &["w"], &[]), node("STFT", &["x", "step", "w"], &["y"], &[])];
+    let told =
+        analysed(&file(&graph(&nodes, &constants, &[value("x", &[1, 16000, 1])], &[value("y", &[])]), 17));
+    // 122 frames, each times the window, then 9 stages of 256 butterflies of 4 each. The window
+    // itself is computed at load.
+    assert_eq!(told.multiply_adds, 122 * (512 + 9 * 256 * 4));
+    let nodes = [node("DFT", &["x"], &["y"], &[("axis", &[1]), ("onesided", &[1])])];
+    let told = analysed(&file(&graph(&nodes, &[], &[value("x", &[3, 1024, 1])], &[value("y", &[])]), 17));
+    assert_eq!((shape(&told, 0), told.multiply_adds), (vec![3, 513, 2], 3 * 10 * 512 * 4));
+    let constants = [integers("bands", &[40]), integers("length", &[512]), integers("rate", &[16000])];
+    // An edge that only a run tells, so that the matrix is not computed at load.
+    let inputs = [value("low", &[]), value("high", &[])];
+    let nodes = [node("MelWeightMatrix", &["bands", "length", "rate", "low", "high"], &["y"], &[])];
+    let told = analysed(&file(&graph(&nodes, &constants, &inputs, &[value("y", &[])]), 17));
+    assert_eq!((shape(&told, 0), told.multiply_adds), (vec![257, 40], 257 * 40));
+    assert_eq!(told.operators_without_cost, 0);
+}
+
 /// A loop whose condition `again` computes, with 2 × 8 × 8 multiply-adds in each iteration.
 fn looped(again: Message, count: Option<i64>, begins: u8) -> GraphAnalysis {
     let body = graph(

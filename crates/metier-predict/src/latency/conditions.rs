@@ -1,4 +1,9 @@
 //! Conditions under which a graph runs.
+//!
+//! The rule of threads, wherever none are given: a graph that runs alone on a device (`bench`,
+//! `train`, `predict`, the page) has [`ALL_PROCESSORS`]; a replica that is placed (`place`,
+//! deployments of the SOPRANO interface) has [`REPLICA_THREADS`], in its prediction as in its
+//! request. So what is predicted is what is measured or requested.
 
 use metier_types::{Passport, Ratio};
 
@@ -9,6 +14,8 @@ pub const RTEN: &str = "rten";
 pub const ONNX_RUNTIME: &str = "onnxruntime";
 /// As many threads as the target device has processors.
 pub const ALL_PROCESSORS: u32 = u32::MAX;
+/// Threads of a placed replica, and its requested cores.
+pub const REPLICA_THREADS: u32 = 1;
 /// Largest number of threads.
 const MAX_THREADS: u32 = 4096;
 /// Largest processor load: runnable threads per processor. Larger values are probably percentages.

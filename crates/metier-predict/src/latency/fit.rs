@@ -123,8 +123,10 @@ pub fn fit(
         Some(old) if old.id != id => Some(LatencyComparison::new(store, &old, &records, &rows)?),
         _ => None,
     };
+    let degeneracy = file.degeneracy().filter(|_| !file.has_peak());
     let decision = before.as_ref().map_or(PromotionDecision::Promoted, LatencyComparison::decide);
     let (standing, because) = match standing::lost_against(&record, &[BASELINE]) {
+        _ if degeneracy.is_some() => (PredictorStanding::Passed, degeneracy.unwrap_or_default()),
         Some(_) => (PredictorStanding::Passed, standing::unfit_because("multiply-adds × a constant")),
         None if decision == PromotionDecision::Promoted => {
             (PredictorStanding::InUse, compare_predictors::promotion_reason(before.as_ref()))

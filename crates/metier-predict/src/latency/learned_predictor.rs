@@ -168,7 +168,30 @@ impl LatencyPredictorFile {
         if !is_alike || file.counted != operator_features::FEATURE_VERSION {
             return Err(wrong("it was trained by another version, on other features".to_string()));
         }
+        match file.degeneracy() {
+            Some(why) if !file.has_peak() => return Err(wrong(why)),
+            Some(why) => {
+                tracing::warn!(%id, why, "the passport's peak rates bound this predictor from below");
+            }
+            None => {}
+        }
         Ok(file)
+    }
+
+    /// Whether its passport has a peak rate, which bounds predictions from below.
+    pub fn has_peak(&self) -> bool {
+        self.passport.as_ref().is_some_and(|passport| !passport.compute.is_empty())
+    }
+
+    /// Why large products would cost far too little; `None` for a sound predictor.
+    pub fn degeneracy(&self) -> Option<String> {
+        let lines = self.law.operators.degenerate_lines();
+        (!lines.is_empty()).then(|| {
+            format!(
+                "has no cost per multiply-add for {}: large ones would cost far too little; train again",
+                lines.join(", ")
+            )
+        })
     }
 }
 

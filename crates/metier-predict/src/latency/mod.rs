@@ -15,10 +15,12 @@ pub mod fit;
 pub mod generic_device;
 mod kinds;
 pub mod learned_predictor;
+pub mod measured_graph;
 pub mod memory;
 pub mod operator_features;
 mod operator_fusion;
 pub mod passport_estimate;
+mod physical_bound;
 pub mod retrain;
 pub mod run_trials;
 pub mod soprano_counts;
@@ -46,6 +48,7 @@ pub use kinds::{KINDS, LatencyKind, MemoryKind};
 use learned_predictor::{DeviceTransfer, KIND, LatencyPredictorFile, LearnedPredictor};
 use operator_features::OperatorStep;
 use passport_estimate::{AcceleratorSpeed, DeviceSpeeds};
+use physical_bound::PhysicalBound;
 pub use soprano_counts::SopranoCounts;
 use trial::record::{self, TrialRecord};
 
@@ -67,6 +70,8 @@ struct GraphEstimate {
     steps: Vec<OperatorStep>,
     /// Seconds of each step over all iterations.
     times: Vec<f64>,
+    /// Least seconds of all steps together, by the device's peak rates.
+    least: f64,
     /// Interval factors below and above.
     factors: (f64, f64),
     in_range: bool,
@@ -115,8 +120,8 @@ impl LatencyPredictor {
         let estimate = self.estimate(graph, passport, &conditions.on(passport))?;
         let sum: f64 = estimate.times.iter().sum();
         let because = because_of(&estimate, graph);
-        let interval =
-            PredictionInterval::new(sum / estimate.factors.0, sum * estimate.factors.1, Ratio(COVERAGE))?;
+        let low = (sum / estimate.factors.0).max(estimate.least);
+        let interval = PredictionInterval::new(low.min(sum), sum * estimate.factors.1, Ratio(COVERAGE))?;
         Ok(Prediction::new(sum, "seconds", interval, estimate.predictor, estimate.in_range, because)?)
     }
 
@@ -178,6 +183,9 @@ impl LatencyPredictor {
         conditions.check()?;
         let steps = operator_features::steps(graph, &conditions.runtime)?;
         let precision = precision(graph);
+        let bound = PhysicalBound::new(passport, conditions.threads);
+        let bounded =
+            |estimate: GraphEstimate| physical_bound::widen_for_unknown(bound.apply(estimate, graph), graph);
         let is_own = |predictor: &&LearnedPredictor| {
             predictor.is_of(passport) && predictor.file.law.runtime == conditions.runtime
         };
@@ -196,14 +204,15 @@ impl LatencyPredictor {
                 }
             }
             let (factors, in_range) = ((answer.factor, answer.factor), answer.in_range);
-            return Ok(GraphEstimate {
+            return Ok(bounded(GraphEstimate {
                 steps,
                 times: answer.each,
+                least: 0.0,
                 factors,
                 in_range,
                 predictor: learned_predictor.id,
                 source,
-            });
+            }));
         }
         for learned in self.nearest(passport, &conditions.runtime) {
             let Some(answer) = learned.predict_transferred(&steps, conditions, passport, precision)? else {
@@ -211,8 +220,15 @@ impl LatencyPredictor {
             };
             let source = learned.transfer_source(passport, &conditions.runtime);
             let (factors, in_range) = ((answer.factor, answer.factor), answer.in_range);
-            let estimate =
-                GraphEstimate { steps, times: answer.each, factors, in_range, predictor: learned.id, source };
+            let estimate = bounded(GraphEstimate {
+                steps,
+                times: answer.each,
+                least: 0.0,
+                factors,
+                in_range,
+                predictor: learned.id,
+                source,
+            });
             // Measurements on the device are of its processor.
             let is_timed =
                 learned.is_of(passport) || learned.transfer_to(passport, &conditions.runtime).is_some();
@@ -241,8 +257,15 @@ impl LatencyPredictor {
             passport.name
         );
         let factors = (speeds.reach(), speeds.reach());
-        let estimate =
-            GraphEstimate { steps, times, factors, in_range: false, predictor: self.passport, source };
+        let estimate = bounded(GraphEstimate {
+            steps,
+            times,
+            least: 0.0,
+            factors,
+            in_range: false,
+            predictor: self.passport,
+            source,
+        });
         Ok(accelerated(estimate, passport, conditions, precision))
     }
 }
@@ -277,7 +300,7 @@ fn accelerated(
         estimate.factors.1 * alone / with,
     );
     let source = accelerator_note(&estimate.source, &accelerator, alone);
-    GraphEstimate { times, factors, in_range: false, source, ..estimate }
+    GraphEstimate { times, least: 0.0, factors, in_range: false, source, ..estimate }
 }
 
 /// Adds to the source that an accelerator was assumed, and the time on the processor alone.

@@ -21,7 +21,7 @@ use super::trial::record::{KIND, TrialRecord};
 use super::{InferenceConditions, LatencyError, memory};
 
 /// Largest co-runner share of processor time on a host that counts as idle.
-const MAX_IDLE_LOAD: f64 = 0.1;
+pub(super) const MAX_IDLE_LOAD: f64 = 0.1;
 /// Resolution of distinct loads.
 const LOAD_STEP: f64 = 0.05;
 /// Largest steal time share.
@@ -193,7 +193,7 @@ fn point(store: &RecordStore, run: &Run) -> Result<Result<TrialRecord, String>, 
 }
 
 /// The runtime's result of a run. The inner error is the reason why it is unavailable.
-fn outcome(
+pub(super) fn outcome(
     store: &RecordStore,
     run: &Run,
     most: u64,

@@ -122,6 +122,52 @@ const MAX_GRAPH_SAMPLES: usize = 500;
 /// Largest number of samples for the held-out error.
 const MAX_SPREAD_SAMPLES: usize = 2500;
 
+/// Families of products, whose first count after the constant is their multiply-adds.
+const PRODUCT_FAMILIES: [&str; 4] = ["conv", "conv-point", "conv-transpose", "matmul"];
+/// Index of the multiply-adds among the counts.
+const WORK: usize = 1;
+/// Seconds per multiply-add below this share of the least that was ever measured are degenerate.
+const MIN_WORK_SHARE: f64 = 0.01;
+/// Share of the least measured seconds per multiply-add that a degenerate line gets.
+const REPAIRED_WORK_SHARE: f64 = 0.5;
+
+/// The linear model of some rows. If other counts explain small products as well, a product may
+/// come out with nothing per multiply-add, and large ones then cost far too little. Such a line
+/// gets a part of the least measured seconds per multiply-add, and its other coefficients are
+/// fitted to the rest.
+fn fit_line(rows: &[WeightedRow], width: usize, is_product: bool) -> Vec<f64> {
+    let line = fit_proportional(rows, width);
+    let fastest = rows
+        .iter()
+        .filter(|(basis, ..)| basis.get(WORK).is_some_and(|work| *work > 0.0))
+        .map(|(basis, seconds, _)| seconds / basis[WORK])
+        .fold(f64::INFINITY, f64::min);
+    let is_degenerate =
+        fastest.is_finite() && line.get(WORK).is_some_and(|work| *work < MIN_WORK_SHARE * fastest);
+    if !is_product || !is_degenerate {
+        return line;
+    }
+    let cost = REPAIRED_WORK_SHARE * fastest;
+    let without = |basis: &[f64]| {
+        let mut basis = basis.to_vec();
+        basis[WORK] = 0.0;
+        basis
+    };
+    let others: Vec<Vec<f64>> = rows.iter().map(|(basis, ..)| without(basis)).collect();
+    let rest: Vec<WeightedRow> = rows
+        .iter()
+        .zip(&others)
+        .map(|((basis, seconds, weight), others)| {
+            let left = seconds - cost * basis[WORK];
+            // The error stays relative to the whole time.
+            (others.as_slice(), left, weight * (left / seconds).powi(2))
+        })
+        .collect();
+    let mut line = fit_proportional(&rest, width);
+    line[WORK] = cost;
+    line
+}
+
 /// Deterministically and evenly draws at most this many samples, independent of their order.
 fn thinned<'a>(samples: &[&'a OperatorSample], most: usize, of_one: usize) -> Vec<&'a OperatorSample> {
     let mut order: Vec<(u64, usize)> = samples
@@ -163,6 +209,7 @@ fn lines<'a>(
     samples: impl Iterator<Item = &'a OperatorSample>,
     width: usize,
     fewest: usize,
+    is_product: bool,
 ) -> BTreeMap<u32, Vec<f64>> {
     let mut by_threads: BTreeMap<u32, Vec<WeightedRow>> = BTreeMap::new();
     for sample in samples {
@@ -173,7 +220,7 @@ fn lines<'a>(
     }
     by_threads.retain(|_, rows| rows.len() >= fewest);
     let own: BTreeMap<u32, Vec<f64>> =
-        by_threads.iter().map(|(threads, rows)| (*threads, fit_proportional(rows, width))).collect();
+        by_threads.iter().map(|(threads, rows)| (*threads, fit_line(rows, width, is_product))).collect();
     if own.len() < 2 {
         return own;
     }
@@ -185,7 +232,7 @@ fn lines<'a>(
         rows.iter().map(squared_error).sum()
     };
     let all: Vec<WeightedRow> = by_threads.values().flatten().copied().collect();
-    let common = fit_proportional(&all, width);
+    let common = fit_line(&all, width, is_product);
     let apart: f64 = own.iter().map(|(threads, line)| off(line, &by_threads[threads])).sum();
     match off(&common, &all) <= MAX_SHARED_LINE_ERROR * apart {
         true => own.into_keys().map(|threads| (threads, common.clone())).collect(),
@@ -253,6 +300,25 @@ impl OperatorPredictor {
         Ok(Self { laws, any: FamilyPredictor::fit(&few, names, width)?, start: BTreeMap::new() })
     }
 
+    /// Families of products with a line that has no cost per multiply-add, each with the kind and
+    /// the number of threads.
+    pub fn degenerate_lines(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for (family, law) in self.laws.iter().filter(|(name, _)| PRODUCT_FAMILIES.contains(&name.as_str())) {
+            let own = law.coefficients.iter().map(|line| (family.as_str(), line));
+            let of_kinds = law
+                .of_kinds
+                .iter()
+                .flat_map(|(kind, lines)| lines.iter().map(move |line| (kind.as_str(), line)));
+            for (name, (threads, line)) in own.chain(of_kinds) {
+                if line.get(WORK).is_none_or(|work| *work <= 0.0) {
+                    all.push(format!("{name} with {threads} threads"));
+                }
+            }
+        }
+        all
+    }
+
     /// Predicts one operator.
     pub fn predict(&self, asked: &OperatorQuery) -> OperatorEstimate {
         match self.laws.get(asked.family) {
@@ -264,12 +330,13 @@ impl OperatorPredictor {
 
 impl FamilyPredictor {
     fn fit(samples: &[&OperatorSample], names: &[String], width: usize) -> Result<Self, Error> {
-        let coefficients = lines(samples.iter().copied(), width, 1);
+        let is_product = samples.iter().all(|sample| PRODUCT_FAMILIES.contains(&sample.family.as_str()));
+        let coefficients = lines(samples.iter().copied(), width, 1, is_product);
         let mut of_kinds: BTreeMap<String, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
         let kinds: BTreeSet<&str> = samples.iter().map(|sample| sample.kind.as_str()).collect();
         for kind in kinds.iter().filter(|_| kinds.len() > 1) {
-            let own =
-                lines(samples.iter().copied().filter(|sample| sample.kind == *kind), width, MIN_KIND_SAMPLES);
+            let of_kind = samples.iter().copied().filter(|sample| sample.kind == *kind);
+            let own = lines(of_kind, width, MIN_KIND_SAMPLES, is_product);
             if !own.is_empty() {
                 of_kinds.insert((*kind).to_string(), own);
             }

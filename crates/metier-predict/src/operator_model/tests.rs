@@ -374,3 +374,35 @@ fn threads_share_a_line_where_they_do_nothing_and_have_their_own_where_they_help
     let ratio = of("conv")[&1][1] / of("conv")[&2][1];
     assert!((ratio - 2.0).abs() < 0.2, "{ratio}");
 }
+
+#[test]
+fn a_product_always_costs_something_per_multiply_add() {
+    // Small products, whose time another count explains as well, and better because of noise.
+    let sample = |at: u32| {
+        let size = 2f64.powi(at as i32 % 6 + 2);
+        let (work, left) = (size.powi(3), size.powi(2));
+        let seconds = 1e-6 + left * 1e-9 * (1.0 - 0.001 * size);
+        super::operators::OperatorSample {
+            family: "matmul".to_string(),
+            kind: "MatMul".to_string(),
+            threads: 1,
+            basis: vec![1.0, work, left],
+            features: vec![0.0, work.log2(), left.log2()],
+            seconds,
+            group: u64::from(at),
+            weight: 1.0,
+        }
+    };
+    let samples: Vec<_> = (0..60).map(sample).collect();
+    let rows: Vec<(&[f64], f64, f64)> =
+        samples.iter().map(|sample| (sample.basis.as_slice(), sample.seconds, 1.0)).collect();
+    assert_eq!(super::linear::fit_proportional(&rows, 3)[1], 0.0, "the free fit is degenerate");
+    let predictor = super::operators::OperatorPredictor::fit(&samples, &names(), 3).unwrap();
+    assert_eq!(predictor.degenerate_lines(), Vec::<String>::new());
+    let fastest = samples.iter().map(|sample| sample.seconds / sample.basis[1]).fold(f64::INFINITY, f64::min);
+    let line = &predictor.laws["matmul"].coefficients[&1];
+    assert!(line[1] >= 0.4 * fastest, "{line:?}, fastest {fastest}");
+    let mut bad = predictor.clone();
+    bad.laws.get_mut("matmul").unwrap().coefficients.get_mut(&1).unwrap()[1] = 0.0;
+    assert_eq!(bad.degenerate_lines(), ["matmul with 1 threads"]);
+}

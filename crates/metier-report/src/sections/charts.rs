@@ -1,6 +1,7 @@
 //! Charts of CPU, memory, IO, GPU, power and temperature over time. One subject: its columns;
 //! several subjects: one line each.
 
+use metier_stats::peak_cores;
 use metier_types::{ColumnKind, ColumnUnit, Series};
 
 use crate::blocks::{ReportBlock, ReportSection};
@@ -88,6 +89,17 @@ fn usage_series(measured: &ReportedRun) -> Option<&Series> {
     measured.series.iter().find(|series| series.name == "use")
 }
 
+/// A column of the run's own use. CPU use has the peak of the run, and nothing is drawn above it.
+fn usage_line(measured: &ReportedRun, column: &str) -> Option<ChartLine> {
+    let series = usage_series(measured)?;
+    let mut line = column_line(series, column)?;
+    if let Some(peak) = (column == "cpu").then(|| peak_cores(&measured.run, series)).flatten() {
+        line.points.iter_mut().for_each(|point| point.1 = point.1.min(peak));
+        line.peak = Some(peak);
+    }
+    Some(line)
+}
+
 /// The columns of the representative run; for a single column, repetitions behind it.
 fn representative_lines(subject: &ReportSubject, panel: &ChartPanel) -> Vec<ChartLine> {
     let Some(shown) = subject.representative_run() else { return Vec::new() };
@@ -96,27 +108,26 @@ fn representative_lines(subject: &ReportSubject, panel: &ChartPanel) -> Vec<Char
         .iter()
         .enumerate()
         .filter_map(|(colour, (column, label))| {
-            Some(ChartLine {
-                label: (*label).to_string(),
-                colour,
-                ..column_line(usage_series(shown)?, column)?
-            })
+            Some(ChartLine { label: (*label).to_string(), colour, ..usage_line(shown, column)? })
         })
         .filter(|line| line.max_value() > 0.0)
         .collect();
     let first = panel.columns[0].0;
     let behind = subject.runs.iter().filter(|measured| measured.run.id != shown.run.id);
-    lines.extend(behind.take(MAX_FAINT_LINES).filter_map(|measured| {
-        Some(ChartLine { is_faint: true, ..column_line(usage_series(measured)?, first)? })
-    }));
+    lines.extend(
+        behind
+            .take(MAX_FAINT_LINES)
+            .filter_map(|measured| Some(ChartLine { is_faint: true, ..usage_line(measured, first)? })),
+    );
     lines
 }
 
 /// One line per subject; read and written bytes are added.
 fn subject_lines(subjects: &[ReportSubject], panel: &ChartPanel) -> Vec<ChartLine> {
     let subject_line = |(colour, subject): (usize, &ReportSubject)| {
-        let series = usage_series(subject.representative_run()?)?;
-        let mut found = column_line(series, panel.columns[0].0)?;
+        let shown = subject.representative_run()?;
+        let series = usage_series(shown)?;
+        let mut found = usage_line(shown, panel.columns[0].0)?;
         if panel.columns[0].0 == "read"
             && let Some(other) = column_line(series, "written")
         {

@@ -12,6 +12,8 @@ pub fn comparison_section(record: &ReportRecord) -> ReportSection {
     for comparison in &record.comparisons {
         blocks.push(ReportBlock::Text(describe_changes(comparison)));
         blocks.push(ReportBlock::Table(comparison_table(comparison)));
+        let statement = comparison.interval_statement.as_ref();
+        blocks.extend(statement.map(|text| ReportBlock::Text(format!("Medians; {text}."))));
         blocks.extend(comparison.warnings.iter().map(|warning| ReportBlock::Warning(warning.text.clone())));
     }
     blocks.extend(

@@ -23,6 +23,7 @@ pub fn key_figure_blocks(shown: &ReportedRun) -> Vec<ReportBlock> {
     add("CPU time", "summary.cpu_seconds", words(summary.cpu_seconds));
     add("… in the program", "summary.cpu_user_seconds", words(summary.cpu_user_seconds));
     add("… in the kernel", "summary.cpu_system_seconds", words(summary.cpu_system_seconds));
+    add("peak cores", "cpu.peak_cores", run.cpu.peak_cores.map(|cores| format!("{cores:.2}")));
     add("held back by a limit", "cpu.throttled_seconds", words(run.cpu.throttled_seconds));
     add("peak memory", "summary.peak_memory_bytes", words(summary.peak_memory_bytes));
     add("… anonymous", "memory.peak_anonymous_bytes", words(run.memory.peak_anonymous_bytes));
@@ -37,9 +38,11 @@ pub fn key_figure_blocks(shown: &ReportedRun) -> Vec<ReportBlock> {
         words(run.network.as_ref().map(|network| network.received_bytes)),
     );
     add("sent", "network.sent_bytes", words(run.network.as_ref().map(|network| network.sent_bytes)));
-    add("waited for a core", "pressure.cpu_seconds", words(run.pressure.cpu_seconds));
-    add("waited for memory", "pressure.memory_seconds", words(run.pressure.memory_seconds));
-    add("waited for IO", "pressure.io_seconds", words(run.pressure.io_seconds));
+    add("in the run queue", "cpu.run_queue_seconds", words(run.cpu.run_queue_seconds));
+    add("… explains of the time", "cpu.run_queue_ratio", words(run.cpu.run_queue_ratio));
+    add("some task waited for a core", "pressure.cpu_seconds", words(run.pressure.cpu_seconds));
+    add("some task waited for memory", "pressure.memory_seconds", words(run.pressure.memory_seconds));
+    add("some task waited for IO", "pressure.io_seconds", words(run.pressure.io_seconds));
     add("energy of the device", "summary.energy_joules", run.format_energy());
     add("mean power", "energy.mean_power_watts", words(run.energy.mean_power_watts));
     add("processes", "summary.processes", words(summary.processes));

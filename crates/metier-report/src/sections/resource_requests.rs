@@ -2,7 +2,7 @@
 
 use crate::ReportRecord;
 use crate::blocks::{CellTone, ReportBlock, ReportCell, ReportSection, ReportTable};
-use crate::resource_advice::{AdviceFirmness, ResourceAdvice};
+use metier_stats::{AdviceFirmness, ResourceAdvice};
 
 pub fn resource_section(record: &ReportRecord) -> ReportSection {
     let mut blocks = Vec::new();

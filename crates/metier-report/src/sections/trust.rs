@@ -66,7 +66,9 @@ fn describe_quality(run: &Run) -> String {
             ".".to_string()
         });
     }
-    if run.warnings.is_empty() {
+    if run.summary.wall_seconds.is_none() {
+        text.push_str(" It was not measured to its end, so nothing here can be trusted.");
+    } else if run.warnings.is_empty() {
         text.push_str(" No warnings.");
     }
     text

@@ -1,7 +1,8 @@
 //! Reports on fixed input: golden files, hostile names, well-formed pages, advice.
 
 use crate::common::{measured, subject, well_formed};
-use metier_report::{AdviceFirmness, Error, ReportSubject, RunReport};
+use metier_report::{Error, ReportSubject, RunReport};
+use metier_stats::{AdviceFirmness, size_resources};
 use metier_types::{Bytes, Seconds, UtcTimestamp};
 
 fn report(subjects: &[ReportSubject]) -> RunReport {
@@ -84,7 +85,7 @@ fn nothing_that_a_run_says_becomes_markup() {
 
 #[test]
 fn one_short_run_gets_no_advice_and_many_long_ones_get_it_with_reasons() {
-    let advice = |subject: &ReportSubject| metier_report::resource_advice::advise_resources(&subject.runs);
+    let advice = |subject: &ReportSubject| size_resources(&subject.use_histories());
     let short = advice(&subject("short", 1, 1.0, 3.0));
     assert_eq!(short.firmness, AdviceFirmness::Refused);
     assert!(short.quotas.is_empty() && short.basis.contains("--repeat 5"), "{}", short.basis);
@@ -97,7 +98,7 @@ fn one_short_run_gets_no_advice_and_many_long_ones_get_it_with_reasons() {
     // Half a core in nine of ten seconds, one and a half cores in the tenth; a peak of 200 MiB,
     // including 60 MiB of page cache.
     assert_eq!(value("request.cpu"), Some("1500m"));
-    assert_eq!(value("limit.cpu"), Some("1650m"));
+    assert_eq!(value("limit.cpu"), None, "a CPU limit throttles");
     assert_eq!(value("request.memory"), Some("140Mi"));
     assert_eq!(value("limit.memory"), Some("220Mi"));
     assert!(firm.quotas.iter().all(|quota| !quota.reason.is_empty()));
@@ -107,14 +108,11 @@ fn one_short_run_gets_no_advice_and_many_long_ones_get_it_with_reasons() {
 fn a_run_that_was_held_back_gives_no_advice_on_what_held_it() {
     let mut held = subject("held", 6, 1.0, 30.0);
     held.runs[0].run.cpu.throttled_seconds = Some(Seconds(2.0));
-    let advice = metier_report::resource_advice::advise_resources(&held.runs);
+    let advice = size_resources(&held.use_histories());
     assert!(advice.quotas.iter().all(|quota| !quota.key.ends_with("cpu")));
-    assert!(advice.notes.iter().any(|note| note.contains("limit held it back")));
+    assert!(advice.notes.iter().any(|note| note.contains("limit throttled it")));
     held.runs.iter_mut().for_each(|one| one.run.exit.as_mut().unwrap().code = Some(1));
-    assert_eq!(
-        metier_report::resource_advice::advise_resources(&held.runs).firmness,
-        AdviceFirmness::Refused
-    );
+    assert_eq!(size_resources(&held.use_histories()).firmness, AdviceFirmness::Refused);
 }
 
 #[test]
@@ -123,7 +121,7 @@ fn peaks_that_scatter_widen_the_margin_of_memory() {
     for (at, one) in wild.runs.iter_mut().enumerate() {
         one.run.summary.peak_memory_bytes = Some(Bytes((200 + 20 * at as u64) << 20));
     }
-    let advice = metier_report::resource_advice::advise_resources(&wild.runs);
+    let advice = size_resources(&wild.use_histories());
     let limit = advice.quotas.iter().find(|quota| quota.key == "limit.memory").unwrap();
     let mebibytes: u64 = limit.value.trim_end_matches("Mi").parse().unwrap();
     assert!(mebibytes > 390 && limit.reason.contains("three deviations"), "{limit:?}");
@@ -142,9 +140,9 @@ fn a_failed_side_is_reported_and_said_not_to_compare() {
 fn nothing_and_too_much_are_refused() {
     let made: UtcTimestamp = "2026-11-17T09:00:00Z".parse().unwrap();
     assert!(matches!(RunReport::new(&[], made, "x"), Err(Error::Empty)));
-    let empty = ReportSubject { label: "x".into(), runs: Vec::new() };
+    let empty = ReportSubject { label: "x".into(), runs: Vec::new(), history: Vec::new() };
     assert!(matches!(RunReport::new(&[empty], made, "x"), Err(Error::Empty)));
-    let one = || ReportSubject { label: "x".into(), runs: vec![measured(0, 1.0, 1.0)] };
+    let one = || ReportSubject { label: "x".into(), runs: vec![measured(0, 1.0, 1.0)], history: Vec::new() };
     let many: Vec<ReportSubject> = (0..9).map(|_| one()).collect();
     assert!(matches!(RunReport::new(&many, made, "x"), Err(Error::TooMany { given: 9, most: 8 })));
 }

@@ -5,6 +5,9 @@
 //! send them. `metier-measure` reads and parses the messages. Applications never wait for the
 //! agent, and dropped messages are counted on the page. A sender that was silent for 15 minutes is
 //! dropped.
+//!
+//! The labels of a sender are fixed when it is first on a page, and stay to its end, also after the
+//! end of its container. So the sum of a counter over all series that ever were is what was sent.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,15 +17,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use metier_linux::cgroup::group_identity::{self, CgroupKind as Whose};
+use metier_linux::socket_file::SocketFile;
 use metier_measure::app::listener::parse_frames;
 use metier_measure::app::message_queue::{MessageQueue, QueueClosed};
 use metier_measure::app::message_reader::{MessageInput, MessageReader, RejectionCounts};
-use metier_measure::app::socket::{self, AppSockets};
+use metier_measure::app::socket::AppSockets;
 use metier_measure::app::{IntakeLimits, MessageIntake, StageStats};
 use metier_prom::{MetricKind, MetricsPage, RenderedLabels};
 use metier_types::{LockUnpoisoned, StageKind};
 
 use super::config::AgentLimits;
+use super::metrics_page::short_container_id;
 use super::name_resolver::NameTable;
 
 /// Bytes of messages that may wait to be parsed.
@@ -65,8 +70,19 @@ impl AppIdentity {
         identity
     }
 
+    /// Whether its names will not change any more.
+    fn is_settled(&self, book: &NameTable) -> bool {
+        self.container.as_ref().or(self.pod.as_ref()).is_none_or(|id| book.is_settled(id))
+    }
+
+    /// What names are looked up for.
+    fn group_kind(&self) -> Option<Whose> {
+        let pod = || self.pod.clone().map(Whose::Pod);
+        self.container.clone().map(Whose::Container).or_else(pod)
+    }
+
     fn labels(&self, book: &NameTable) -> RenderedLabels {
-        let short = |id: &str| id.get(..12).filter(|_| id.len() == 64).unwrap_or(id).to_string();
+        let short = |id: &str| short_container_id(id).to_string();
         let container = self.container.as_deref();
         let name = container.and_then(|id| book.container(id));
         let pod = self.pod.as_deref().and_then(|uid| book.pod(uid));
@@ -78,6 +94,8 @@ impl AppIdentity {
         let run = or_pod(name.and_then(|n| n.run_id.as_ref()), pod.and_then(|p| p.run_id.as_ref()));
         RenderedLabels::new()
             .with_label("app", &self.app)
+            // Containers that follow each other under one name have series of their own.
+            .with_optional_label("id", container.map(short_container_id))
             .with_optional_label("container", called.as_deref())
             .with_optional_label("pod", pod_name.as_deref())
             .with_optional_label("namespace", namespace.as_deref())
@@ -121,12 +139,21 @@ fn program_name(cmdline: &[u8], command: &str) -> String {
     name.chars().take(64).collect()
 }
 
+/// A sender as the pages have it.
+struct HeardSender {
+    /// Messages at the last scrape.
+    messages: u64,
+    /// Since when that count has not changed.
+    since: Instant,
+    /// `None` until its names are settled.
+    labels: Option<RenderedLabels>,
+}
+
 pub struct AppListener {
-    paths: Vec<PathBuf>,
+    files: Vec<SocketFile>,
     intake: Arc<Mutex<MessageIntake<AppIdentity>>>,
     doorstep: Arc<RejectionCounts>,
-    /// Messages of each sender at the last scrape, and since when that count has not changed.
-    heard: HashMap<AppIdentity, (u64, Instant)>,
+    heard: HashMap<AppIdentity, HeardSender>,
     pump: Option<MessageReader<AppIdentity>>,
     worker: Option<JoinHandle<()>>,
 }
@@ -143,7 +170,7 @@ impl AppListener {
                 Ok(sockets) => {
                     ports.push(MessageInput::Stream(sockets.stream));
                     ports.extend(sockets.datagrams.map(MessageInput::Datagrams));
-                    bound.push(path.clone());
+                    bound.extend(sockets.files);
                 }
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "cannot listen for messages of applications; name another socket with --socket");
@@ -167,14 +194,14 @@ impl AppListener {
             Ok(started) => started,
             Err(error) => {
                 tracing::warn!(%error, "cannot listen for messages of applications");
-                bound.iter().for_each(|path| socket::remove_sockets(path));
+                bound.iter().for_each(SocketFile::remove);
                 return None;
             }
         };
         let proc = proc.to_path_buf();
         pump.admit_peers(Box::new(move |peer| Some(AppIdentity::from_process(&proc, peer.pid))));
         Some(Self {
-            paths: bound,
+            files: bound,
             intake,
             doorstep: pump.rejections(),
             heard: HashMap::new(),
@@ -183,26 +210,44 @@ impl AppListener {
         })
     }
 
-    pub fn paths(&self) -> &[PathBuf] {
-        &self.paths
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(SocketFile::path)
+    }
+
+    /// Containers and pods of the senders that have no labels yet, with the enclosing pod.
+    pub fn unnamed_senders(&self) -> Vec<(Whose, Option<String>)> {
+        let intake = lock_intake(&self.intake);
+        let is_unnamed =
+            |sender: &AppIdentity| self.heard.get(sender).is_none_or(|heard| heard.labels.is_none());
+        intake
+            .senders()
+            .filter(|(sender, _)| is_unnamed(sender))
+            .filter_map(|(sender, _)| Some((sender.group_kind()?, sender.pod.clone())))
+            .collect()
     }
 
     /// Writes all metrics, then drops senders that were silent for [`APP_EXPIRY`].
     pub fn write_metrics(&mut self, book: &NameTable, page: &mut MetricsPage) {
         let mut intake = lock_intake(&self.intake);
         let now = Instant::now();
-        let heard = &mut self.heard;
-        let counts: Vec<(AppIdentity, u64)> =
-            intake.senders().map(|(sender, speaker)| (sender.clone(), speaker.counts.messages)).collect();
-        for (sender, messages) in counts {
-            let entry = heard.entry(sender).or_insert((messages, now));
-            if entry.0 != messages {
-                *entry = (messages, now);
+        for (sender, speaker) in intake.senders() {
+            let messages = speaker.counts.messages;
+            let heard = self.heard.entry(sender.clone()).or_insert(HeardSender {
+                messages,
+                since: now,
+                labels: None,
+            });
+            if heard.messages != messages {
+                (heard.messages, heard.since) = (messages, now);
+            }
+            if heard.labels.is_none() && sender.is_settled(book) {
+                heard.labels = Some(sender.labels(book));
             }
         }
-        intake.retain(|sender| heard.get(sender).is_some_and(|(_, since)| now - *since < APP_EXPIRY));
+        let heard = &mut self.heard;
+        intake.retain(|sender| heard.get(sender).is_some_and(|heard| now - heard.since < APP_EXPIRY));
         heard.retain(|sender, _| intake.sender(sender).is_some());
-        write_app_families(&intake, &self.doorstep, book, page);
+        write_app_families(&intake, &self.doorstep, heard, page);
     }
 }
 
@@ -214,7 +259,7 @@ impl Drop for AppListener {
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
         }
-        self.paths.iter().for_each(|path| socket::remove_sockets(path));
+        self.files.iter().for_each(SocketFile::remove);
     }
 }
 
@@ -246,13 +291,14 @@ fn process_messages(queue: &MessageQueue<AppIdentity>, intake: &Mutex<MessageInt
 fn write_app_families(
     intake: &MessageIntake<AppIdentity>,
     doorstep: &RejectionCounts,
-    book: &NameTable,
+    heard: &HashMap<AppIdentity, HeardSender>,
     page: &mut MetricsPage,
 ) {
+    let labels_of = |sender: &AppIdentity| heard.get(sender).and_then(|heard| heard.labels.clone());
     let mut speakers: Vec<(RenderedLabels, &metier_measure::app::SenderStats)> =
-        intake.senders().map(|(sender, speaker)| (sender.labels(book), speaker)).collect();
+        intake.senders().filter_map(|(sender, speaker)| Some((labels_of(sender)?, speaker))).collect();
     speakers.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
-    // Two containers may share a name until both are resolved; a series may stand here only once.
+    // A page with a series twice would be refused as a whole.
     speakers.dedup_by(|a, b| a.0 == b.0);
     let stages: Vec<(RenderedLabels, &StageStats)> = speakers
         .iter()
@@ -347,7 +393,10 @@ mod tests {
         assert_eq!(identity.container.as_deref(), Some(id));
         assert_eq!((identity.pod.as_deref(), identity.run.as_deref()), (Some(uid), Some("a1b2c3d4")));
         let labels = identity.labels(&NameTable::default());
-        assert_eq!(labels.as_str(), r#"app="detector",container="adbbece5a3fa",run_id="a1b2c3d4""#);
+        assert_eq!(
+            labels.as_str(),
+            r#"app="detector",id="adbbece5a3fa",container="adbbece5a3fa",run_id="a1b2c3d4""#
+        );
         assert_eq!(AppIdentity::from_process(folder.path(), 8).app, "unknown");
     }
 }

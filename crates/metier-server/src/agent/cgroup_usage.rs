@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use metier_linux::kernel_file::{self, keyed_value, pressure_micros};
+use metier_linux::open_files;
 use metier_types::{Bytes, Seconds};
 
 /// How long cached limits are used; limits rarely change.
@@ -381,23 +382,12 @@ fn device_bytes_v1(text: &str) -> (u64, u64) {
     sums
 }
 
-/// Raises the limit of open files as far as possible; returns how many files may stay open.
-pub fn raise_open_file_limit(proc: &Path) -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // More is never needed. Some hosts allow a billion, which slows programs that loop over all
-    // descriptors.
-    let want = limit.maximum.unwrap_or(u64::MAX).min(16_384);
-    if limit.current.is_some_and(|current| current < want) {
-        let raised = Rlimit { current: Some(want), maximum: limit.maximum };
-        if setrlimit(Resource::Nofile, raised).is_err() {
-            tracing::debug!("the limit of open files cannot be raised");
-        }
-    }
-    let now = getrlimit(Resource::Nofile).current.unwrap_or(want).min(want);
+/// How many files may stay open, after the limit was raised.
+pub fn open_file_budget(proc: &Path) -> usize {
+    let limit = open_files::raise_limit();
     let most = kernel_file::read_number(proc.join("sys/fs/file-max")).unwrap_or(u64::MAX) / 4;
     // A quarter stays for connections, sockets and short-lived files.
-    usize::try_from((now - now / 4).min(most)).unwrap_or(0)
+    usize::try_from((limit - limit / 4).min(most)).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ impl AgentCollector {
         let roots = &config.roots;
         let device = metier_device::identity::identify_device(roots, config.data.as_deref())
             .map_err(|error| Error::Device { reason: error.to_string() })?;
-        let groups =
-            GroupTracker::new(roots, config.bounds.clone(), cgroup_usage::raise_open_file_limit(&roots.proc));
+        let mut groups =
+            GroupTracker::new(roots, config.bounds.clone(), cgroup_usage::open_file_budget(&roots.proc));
         if !groups.is_any_mounted() {
             tracing::warn!("no control group file system is mounted: containers and pods cannot be shown");
         }
@@ -48,11 +48,15 @@ impl AgentCollector {
         for path in apps.iter().flat_map(AppListener::paths) {
             tracing::info!(path = %path.display(), "applications are listened to");
         }
+        let mut names = NameResolver::start(std::mem::take(&mut config.sources));
+        // So that the groups of now have their names on the first page.
+        groups.read_usage();
+        names.request_names(&groups, &[]);
         Ok(Self {
             groups,
             apps,
             processes: ProcessScanner::new(roots.proc.clone(), config.bounds.commands, config.by_pid),
-            names: NameResolver::start(std::mem::take(&mut config.sources)),
+            names,
             load: HostLoadMetrics::new(roots, config.node.as_deref().unwrap_or(&device.name)),
             sheet: DeviceMetrics::new(roots, device, config.node.clone(), config.location.clone()),
             // Only a Jetson has board series; other boards are covered by the device series.
@@ -67,7 +71,8 @@ impl AgentCollector {
     pub fn render_page(&mut self, format: ExpositionFormat) -> String {
         let begun = Instant::now();
         self.groups.read_usage();
-        self.names.request_names(&self.groups);
+        let senders = self.apps.as_ref().map(AppListener::unnamed_senders).unwrap_or_default();
+        self.names.request_names(&self.groups, &senders);
         metrics_page::update_group_labels(&mut self.groups, &self.names.lock_names());
         self.processes.scan(&mut self.buffer);
         self.sheet.read();

@@ -68,8 +68,11 @@ impl NameSource for EngineNameSource {
         let mut found = ResolvedNames::default();
         for ids in request.containers.chunks(MAX_CONTAINERS_PER_REQUEST) {
             let filters = serde_json::json!({ "id": ids }).to_string();
-            let query =
-                form_urlencoded::Serializer::new(String::new()).append_pair("filters", &filters).finish();
+            // Also ended ones: what an application sent is shown after its container's end.
+            let query = form_urlencoded::Serializer::new(String::new())
+                .append_pair("all", "true")
+                .append_pair("filters", &filters)
+                .finish();
             let body = http_get(&self.socket, &format!("/containers/json?{query}"))
                 .map_err(|error| format!("{}: {error}", self.socket.display()))?;
             let listed: Vec<EngineContainer> = serde_json::from_slice(&body)
@@ -162,7 +165,7 @@ Content-Type: application/json
         let request = server.join().unwrap();
         assert!(
             request.starts_with(
-                "GET /containers/json?filters=%7B%22id%22%3A%5B%22abc%22%2C%22def%22%5D%7D HTTP/1.0\r\n"
+                "GET /containers/json?all=true&filters=%7B%22id%22%3A%5B%22abc%22%2C%22def%22%5D%7D HTTP/1.0\r\n"
             ),
             "{request}"
         );

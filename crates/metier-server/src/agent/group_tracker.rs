@@ -53,9 +53,8 @@ pub struct MonitoredGroup {
     pub usage: CgroupUsage,
     /// Traffic of its network namespace.
     pub traffic: Option<NetworkTraffic>,
-    pub labels: RenderedLabels,
-    /// Version of the names in its labels; 0 before they are written.
-    pub names_version: u64,
+    /// `None` until its names are settled; it is on no page before.
+    pub labels: Option<RenderedLabels>,
     /// Its path when it was first found.
     pub path: String,
     folders: CgroupFolders,
@@ -335,8 +334,7 @@ impl GroupTracker {
                 named,
                 usage: CgroupUsage::default(),
                 traffic: None,
-                labels: RenderedLabels::new(),
-                names_version: 0,
+                labels: None,
                 path: path.to_string(),
                 folders: CgroupFolders::default(),
                 meter: None,

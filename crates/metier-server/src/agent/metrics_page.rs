@@ -130,16 +130,21 @@ fn sent_count(group: &MonitoredGroup, at: usize) -> GroupMetricValue {
     GroupMetricValue::Count(group.traffic.map(|traffic| traffic.sent[at]))
 }
 
-/// Writes the labels of groups that are new or have got new names.
+/// Writes the labels of groups whose names are settled; they then stay as they are.
 pub fn update_group_labels(groups: &mut GroupTracker, book: &NameTable) {
-    for group in groups.iter_mut().filter(|group| group.names_version < book.version) {
-        group.labels = group_labels(group, book);
-        group.names_version = book.version;
+    for group in groups.iter_mut().filter(|group| group.labels.is_none()) {
+        let is_settled = match &group.named.kind {
+            Whose::Container(id) | Whose::Pod(id) => book.is_settled(id),
+            Whose::Run(_) | Whose::Unit(_) => true,
+        };
+        if is_settled {
+            group.labels = Some(group_labels(group, book));
+        }
     }
 }
 
 /// Twelve digits identify a container, as in the output of its engine.
-fn short_container_id(id: &str) -> &str {
+pub fn short_container_id(id: &str) -> &str {
     if id.len() == 64 { id.get(..12).unwrap_or(id) } else { id }
 }
 
@@ -176,7 +181,8 @@ fn group_labels(group: &MonitoredGroup, book: &NameTable) -> RenderedLabels {
 
 pub fn write_groups(groups: &GroupTracker, page: &mut MetricsPage) {
     for sort in GroupKind::ALL {
-        let members: Vec<&MonitoredGroup> = groups.groups_of_kind(sort).collect();
+        let members: Vec<(&MonitoredGroup, &RenderedLabels)> =
+            groups.groups_of_kind(sort).filter_map(|group| Some((group, group.labels.as_ref()?))).collect();
         if members.is_empty() {
             continue;
         }
@@ -187,25 +193,25 @@ pub fn write_groups(groups: &GroupTracker, page: &mut MetricsPage) {
                 name.push_str(part);
             }
             let mut family = page.begin_family(&name, kind, help);
-            for group in &members {
+            for (group, labels) in &members {
                 match figure(group) {
-                    GroupMetricValue::Seconds(value) => family.add_optional_sample(&group.labels, value),
-                    GroupMetricValue::Bytes(value) => family.add_optional_sample(&group.labels, value),
-                    GroupMetricValue::Count(value) => family.add_optional_sample(&group.labels, value),
-                    GroupMetricValue::Number(value) => family.add_optional_sample(&group.labels, value),
+                    GroupMetricValue::Seconds(value) => family.add_optional_sample(*labels, value),
+                    GroupMetricValue::Bytes(value) => family.add_optional_sample(*labels, value),
+                    GroupMetricValue::Count(value) => family.add_optional_sample(*labels, value),
+                    GroupMetricValue::Number(value) => family.add_optional_sample(*labels, value),
                 }
             }
         }
         let name = format!("metier_{}_info", sort.word());
         let mut family = page.begin_family(&name, MetricKind::Info, "Facts from the group's path; always 1.");
-        for group in
-            members.iter().filter(|group| group.named.runtime.is_some() || group.named.quality.is_some())
+        for (group, labels) in
+            members.iter().filter(|(group, _)| group.named.runtime.is_some() || group.named.quality.is_some())
         {
             let mut more = RenderedLabels::new();
             more = more
                 .with_optional_label("runtime", group.named.runtime)
                 .with_optional_label("qos", group.named.quality);
-            family.add_sample(&group.labels.join(&more), 1u64);
+            family.add_sample(&labels.join(&more), 1u64);
         }
     }
 }
@@ -330,7 +336,10 @@ pub fn write_agent_stats(
     let mut family =
         page.begin_family("metier_agent_groups", MetricKind::Gauge, "Groups on this page, by kind.");
     for sort in GroupKind::ALL {
-        family.add_sample(&[("kind", sort.word())], groups.groups_of_kind(sort).count());
+        family.add_sample(
+            &[("kind", sort.word())],
+            groups.groups_of_kind(sort).filter(|group| group.labels.is_some()).count(),
+        );
     }
     let mut family = page.begin_family(
         "metier_agent_left_out",

@@ -3,6 +3,10 @@
 //! A cgroup path contains identifiers only. A thread of its own looks up each new identifier at an
 //! engine or a cluster. It retries unresolved identifiers at growing intervals. A scrape only reads
 //! the table and never waits. Names of removed groups are dropped.
+//!
+//! The name of a series must not change: a counter under two names counts twice in a sum. So a
+//! series begins when its names are settled, and keeps them to its end. Names are settled when they
+//! are resolved by all sources together, or after [`MAX_NAME_WAIT`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +22,8 @@ use super::group_tracker::GroupTracker;
 /// First delay before a failed lookup is repeated; it doubles each time.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(300);
+/// After this time without a name, the identifier stands in for good.
+const MAX_NAME_WAIT: Duration = Duration::from_secs(20);
 
 /// Names of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,10 +87,12 @@ pub struct NameSourceStats {
 
 #[derive(Debug, Default)]
 pub struct NameTable {
-    /// Changes with every name; starts at 1, so that 0 is older than all versions.
-    pub version: u64,
     containers: HashMap<String, ContainerName>,
     pods: HashMap<String, PodName>,
+    /// Whether names may still come.
+    has_sources: bool,
+    /// Identifiers without a name for too long.
+    given_up: HashSet<String>,
 }
 
 impl NameTable {
@@ -96,6 +104,12 @@ impl NameTable {
     /// The names of a pod.
     pub fn pod(&self, uid: &str) -> Option<&PodName> {
         self.pods.get(uid)
+    }
+
+    /// Whether the names of a container or pod will not change any more.
+    pub fn is_settled(&self, id: &str) -> bool {
+        let is_known = self.containers.contains_key(id) || self.pods.contains_key(id);
+        !self.has_sources || is_known || self.given_up.contains(id)
     }
 
     fn add_resolved(&mut self, found: ResolvedNames, request: &NameRequest) {
@@ -113,7 +127,6 @@ impl NameTable {
                 set_if_unknown(&mut known.pod, pod);
                 set_if_unknown(&mut known.namespace, namespace);
                 set_if_unknown(&mut known.run_id, run_id);
-                self.version += 1;
             }
         }
         for (uid, name) in found.pods {
@@ -122,7 +135,6 @@ impl NameTable {
                 set_if_unknown(&mut known.pod, name.pod);
                 set_if_unknown(&mut known.namespace, name.namespace);
                 set_if_unknown(&mut known.run_id, name.run_id);
-                self.version += 1;
             }
         }
     }
@@ -145,14 +157,23 @@ pub struct NameResolver {
     book: Arc<Mutex<NameTable>>,
     asked: Arc<Vec<NameSourceStats>>,
     wake: Option<SyncSender<NameRequest>>,
-    waits: HashMap<String, (Instant, Duration)>,
+    waits: HashMap<String, NameWait>,
+}
+
+/// The wait for the name of an identifier.
+#[derive(Debug, Clone, Copy)]
+struct NameWait {
+    first_seen: Instant,
+    /// When it is looked up again.
+    due: Instant,
+    delay: Duration,
 }
 
 impl NameResolver {
     /// Starts the thread if there is a source. It ends after this is dropped and the last lookup
     /// returned.
     pub fn start(sources: Vec<Box<dyn NameSource>>) -> Self {
-        let book = Arc::new(Mutex::new(NameTable { version: 1, ..NameTable::default() }));
+        let book = Arc::new(Mutex::new(NameTable::default()));
         let asked: Vec<NameSourceStats> = sources
             .iter()
             .map(|source| NameSourceStats { source: source.source_name(), ..NameSourceStats::default() })
@@ -167,7 +188,10 @@ impl NameResolver {
                 .stack_size(512 << 10)
                 .spawn(move || resolve_names(sources, &receiver, &shelf, &counts));
             match started {
-                Ok(_) => wake = Some(sender),
+                Ok(_) => {
+                    book.lock_unpoisoned().has_sources = true;
+                    wake = Some(sender);
+                }
                 Err(error) => tracing::warn!(%error, "cannot start the thread that looks up container names"),
             }
         }
@@ -183,9 +207,11 @@ impl NameResolver {
         &self.asked
     }
 
-    /// Requests the unresolved names of these groups, and drops the names of all others.
-    pub fn request_names(&mut self, groups: &GroupTracker) {
-        self.request_names_of(groups.iter().map(|group| (&group.named.kind, group.named.pod.as_ref())));
+    /// Requests the unresolved names of these groups and of the senders' containers and pods, and
+    /// drops the names of all others. A sender's container may have ended.
+    pub fn request_names(&mut self, groups: &GroupTracker, senders: &[(CgroupKind, Option<String>)]) {
+        let groups = groups.iter().map(|group| (&group.named.kind, group.named.pod.as_ref()));
+        self.request_names_of(groups.chain(senders.iter().map(|(kind, pod)| (kind, pod.as_ref()))));
     }
 
     /// The same for groups given by their kind, with the uid of the enclosing pod.
@@ -199,8 +225,8 @@ impl NameResolver {
         let mut there: HashSet<&str> = HashSet::new();
         {
             let mut book = self.book.lock_unpoisoned();
-            let is_due = |waits: &HashMap<String, (Instant, Duration)>, id: &str| {
-                waits.get(id).is_none_or(|(due, _)| *due <= now)
+            let is_due = |waits: &HashMap<String, NameWait>, id: &str| {
+                waits.get(id).is_none_or(|wait| wait.due <= now)
             };
             for (kind, pod) in groups {
                 match kind {
@@ -221,10 +247,13 @@ impl NameResolver {
                     _ => {}
                 }
             }
+            self.waits.retain(|id, _| there.contains(id.as_str()));
             book.containers.retain(|id, _| there.contains(id.as_str()));
             book.pods.retain(|uid, _| there.contains(uid.as_str()));
+            let is_late =
+                |id: &&String| self.waits.get(*id).is_some_and(|wait| now - wait.first_seen >= MAX_NAME_WAIT);
+            book.given_up = self.waits.keys().filter(is_late).cloned().collect();
         }
-        self.waits.retain(|id, _| there.contains(id.as_str()));
         if request.is_empty() {
             return;
         }
@@ -234,16 +263,25 @@ impl NameResolver {
         match wake.try_send(request) {
             Ok(()) => {
                 for id in asked {
-                    let wait = self
-                        .waits
-                        .get(&id)
-                        .map_or(FIRST_RETRY_DELAY, |(_, wait)| (*wait * 2).min(MAX_RETRY_DELAY));
-                    self.waits.insert(id, (now + wait, wait));
+                    let wait = match self.waits.get(&id) {
+                        Some(wait) => {
+                            let delay = (wait.delay * 2).min(MAX_RETRY_DELAY);
+                            NameWait { due: now + delay, delay, ..*wait }
+                        }
+                        None => {
+                            let delay = FIRST_RETRY_DELAY;
+                            NameWait { first_seen: now, due: now + delay, delay }
+                        }
+                    };
+                    self.waits.insert(id, wait);
                 }
             }
             // The thread is still busy with the last request; the next scrape tries again.
             Err(TrySendError::Full(_)) => {}
-            Err(TrySendError::Disconnected(_)) => self.wake = None,
+            Err(TrySendError::Disconnected(_)) => {
+                self.wake = None;
+                self.book.lock_unpoisoned().has_sources = false;
+            }
         }
     }
 }
@@ -255,10 +293,13 @@ fn resolve_names(
     asked: &[NameSourceStats],
 ) {
     while let Ok(request) = questions.recv() {
+        // Entered together: a series that began with the names of one source would change with the
+        // next.
+        let mut resolved = Vec::new();
         for (source, count) in sources.iter_mut().zip(asked) {
             count.times.fetch_add(1, Ordering::Relaxed);
             match source.look_up(&request) {
-                Ok(found) => book.lock_unpoisoned().add_resolved(found, &request),
+                Ok(found) => resolved.push(found),
                 Err(error) => {
                     // Log only the first failure; the metric counts the others.
                     if count.failures.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -269,5 +310,7 @@ fn resolve_names(
                 }
             }
         }
+        let mut book = book.lock_unpoisoned();
+        resolved.into_iter().for_each(|found| book.add_resolved(found, &request));
     }
 }

@@ -20,6 +20,7 @@ use crate::http::HandlerResponse;
 use crate::http::config::HttpConfig;
 use crate::http::gate::PeerAddress;
 use crate::http::listener::{bind_listener, serve_connections, shutdown_signal};
+use crate::http::peer_user::ConnectionEnds;
 use crate::http::problem::ProblemDetails;
 use crate::http::{access_control, compress};
 
@@ -84,7 +85,7 @@ pub async fn serve(
         }
     });
     on_ready(address);
-    serve_connections(listener, limits, router, shutdown).await;
+    serve_connections(listener, None, limits, router, shutdown).await;
     tidy.abort();
     Ok(())
 }
@@ -106,7 +107,8 @@ fn route_request(agent: &AgentState, request: &Request) -> Result<HandlerRespons
     access_control::check_host(&agent.config, agent.listen, request.uri(), request.headers())?;
     access_control::check_length(agent.config.limits.body_bytes, request.headers())?;
     let path = request.uri().path();
-    access_control::authorise(&agent.config, path, request.headers())?;
+    let line = request.extensions().get::<ConnectionEnds>();
+    access_control::authorise(&agent.config, path, request.headers(), line)?;
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let detail = format!("{} does nothing here; want GET or HEAD", request.method());
         return Err(ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, detail)

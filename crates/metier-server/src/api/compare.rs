@@ -33,8 +33,13 @@ const MAX_RUNS_PER_SIDE: usize = 1000;
 pub fn compare_runs(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerResponse, ProblemDetails> {
     let store = app.storage.store()?;
     let (a, b) = (load_side(&store, call, "a")?, load_side(&store, call, "b")?);
-    let options =
-        CompareOptions { label_a: side_label(&a), label_b: side_label(&b), ..CompareOptions::default() };
+    let history = store.batch_history(&[a.as_slice(), &b].concat()).map_err(storage::store_problem)?;
+    let options = CompareOptions {
+        label_a: side_label(&a),
+        label_b: side_label(&b),
+        history,
+        ..CompareOptions::default()
+    };
     HandlerResponse::json(&metier_stats::compare(&a, &b, &options).map_err(comparison_problem)?)
 }
 

@@ -1,18 +1,18 @@
 //! Analysis of uploaded graphs: their content, their predicted time on each known device, and their
 //! measured times. The graph is not stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::StatusCode;
 use metier_device::passport;
 use metier_onnx::{GraphAnalysis, ShapeBindings};
 use metier_predict::graph_reader;
-use metier_predict::latency::{self, InferenceConditions, LatencyPredictor, run_trials};
+use metier_predict::latency::{self, InferenceConditions, LatencyPredictor, measured_graph, run_trials};
 use metier_store::{RecordStore, RunFilter};
 use metier_types::schema::{RecordSchema, VersionedRecord};
 use metier_types::{
-    Bytes, ContentDigest, Device, DeviceRef, Passport, PassportOrigin, Prediction, Predictor, Ratio, Run,
-    RunId, Seconds, UtcTimestamp,
+    Bytes, ContentDigest, Device, DeviceId, DeviceRef, Passport, PassportOrigin, Prediction, Predictor,
+    Ratio, Run, RunId, Seconds, UtcTimestamp,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -171,18 +171,35 @@ pub fn analyse_graph(app: &SharedAppState, call: &HandlerRequest) -> Result<Hand
     let graph = read.analysis;
     let store = app.storage.store()?;
     let latency = LatencyPredictor::open(&store).map_err(latency_problem)?;
+    let digest = ContentDigest::from_bytes(Sha256::digest(&call.body).into());
+    let known_devices = store.devices().map_err(storage::store_problem)?;
     let asked = GraphQuery {
         latency: &latency,
         graph: &graph,
+        store: &store,
+        digest,
+        known_devices: known_devices.iter().map(|device| device.id.clone()).collect(),
         runtime: call.arguments.text("runtime").unwrap_or(RUNTIMES[0]).to_string(),
         threads: call.arguments.integer("threads").and_then(|threads| u32::try_from(threads).ok()),
     };
-    let passports = passport::list_passports(Some(&store));
-    let devices: Vec<DeviceTime> = passports.iter().map(|passport| asked.predict_device(passport)).collect();
+    let mut passports = passport::list_passports(Some(&store));
+    let mut devices: Vec<DeviceTime> =
+        passports.iter().map(|passport| asked.predict_device(passport)).collect();
+    // A device without a passport is known by what was measured or learned there.
+    for device in known_devices {
+        if passports.iter().any(|passport| passport.id == device.id.as_str()) {
+            continue;
+        }
+        let unmeasured = latency::unmeasured(device);
+        let time = asked.predict_device(&unmeasured);
+        if time.prediction.is_some() {
+            passports.push(unmeasured);
+            devices.push(time);
+        }
+    }
     let chosen = choose_passport(&store, call.arguments.text("device"), &passports, &devices)?;
     let operators =
         chosen.as_ref().and_then(|passport| asked.predict_operators(passport)).unwrap_or_default();
-    let digest = ContentDigest::from_bytes(Sha256::digest(&call.body).into());
     let measured =
         measured_runs(&store, digest, &asked, &call.body, &passports).map_err(storage::store_problem)?;
     let memory = latency.memory(&graph, &asked.conditions_with(1)).ok();
@@ -204,6 +221,11 @@ pub fn analyse_graph(app: &SharedAppState, call: &HandlerRequest) -> Result<Hand
 struct GraphQuery<'a> {
     latency: &'a LatencyPredictor,
     graph: &'a GraphAnalysis,
+    store: &'a RecordStore,
+    /// Of the graph's file.
+    digest: ContentDigest,
+    /// Devices in the store, which may have runs.
+    known_devices: BTreeSet<DeviceId>,
     runtime: String,
     threads: Option<u32>,
 }
@@ -220,13 +242,29 @@ impl GraphQuery<'_> {
 
     fn predict_device(&self, passport: &Passport) -> DeviceTime {
         let threads = self.thread_count(passport);
-        let estimate = self.latency.graph(self.graph, passport, &self.conditions_with(threads));
+        let estimate = self.time_on(passport, &self.conditions_with(threads));
         let (prediction, missing) = match estimate {
             Ok(prediction) => (Some(prediction), None),
             Err(error) => (None, Some(error.to_string())),
         };
         let (id, name) = (passport.id.clone(), passport.name.clone());
         DeviceTime { id, name, origin: passport.origin, threads, prediction, missing }
+    }
+
+    /// What was measured there; else what is predicted.
+    fn time_on(
+        &self,
+        passport: &Passport,
+        conditions: &InferenceConditions,
+    ) -> Result<Prediction, latency::LatencyError> {
+        let device = &passport.device.id;
+        if self.known_devices.contains(device)
+            && let Some(measured) =
+                measured_graph::measured_time(self.store, &self.digest, self.graph, device, conditions)?
+        {
+            return Ok(measured);
+        }
+        self.latency.graph(self.graph, passport, conditions)
     }
 
     fn predict_operators(&self, passport: &Passport) -> Option<Vec<GraphOperatorTime>> {

@@ -1,6 +1,7 @@
 //! The handlers of `/api/v1`: each reads checked parameters, queries the store, and returns one
 //! versioned record.
 
+pub mod advice;
 pub mod artefacts;
 pub mod compare;
 pub mod devices;

@@ -13,6 +13,7 @@ use crate::app_state::SharedAppState;
 use crate::http::parameter::{ParameterForm, RouteParameter};
 use crate::http::problem::{FieldError, ProblemDetails};
 use crate::http::{HandlerRequest, HandlerResponse};
+use crate::session_redaction::redact_session;
 use crate::storage;
 
 /// Filters of the list.
@@ -62,7 +63,8 @@ pub fn list_sessions(app: &SharedAppState, call: &HandlerRequest) -> Result<Hand
         before: whole("before"),
         limit: whole("limit").and_then(|limit| u32::try_from(limit).ok()).unwrap_or_default(),
     };
-    let sessions = app.storage.store()?.sessions(&filter).map_err(storage::store_problem)?;
+    let mut sessions = app.storage.store()?.sessions(&filter).map_err(storage::store_problem)?;
+    sessions.iter_mut().for_each(redact_session);
     HandlerResponse::json(&SessionList { schema: RecordSchema::new(), sessions })
 }
 
@@ -96,7 +98,8 @@ pub fn add_session(app: &SharedAppState, call: &HandlerRequest) -> Result<Handle
         SessionRequester { door: SessionOrigin::Api, user: call.user.clone(), extra: ExtraFields::new() };
     let device = call.arguments.text("device").map(str::to_string);
     let wish = SessionSubmission { file, asker, job: None, device, folder: None };
-    let session = submit_session(&app.storage.store()?, wish).map_err(queue_problem)?;
+    let mut session = submit_session(&app.storage.store()?, wish).map_err(queue_problem)?;
+    redact_session(&mut session);
     let place = format!("/api/v1/sessions/{}", session.id);
     HandlerResponse::json(&session)?.status(StatusCode::ACCEPTED).with_header(header::LOCATION, &place)
 }
@@ -130,7 +133,9 @@ pub fn canceller_name(call: &HandlerRequest) -> String {
 fn load_session(app: &SharedAppState, call: &HandlerRequest) -> Result<SessionRecord, ProblemDetails> {
     let id: SessionId = call.arguments.required("id")?;
     let session = app.storage.store()?.session(id).map_err(storage::store_problem)?;
-    session.ok_or_else(|| ProblemDetails::not_found("session", &id.to_string()))
+    let mut session = session.ok_or_else(|| ProblemDetails::not_found("session", &id.to_string()))?;
+    redact_session(&mut session);
+    Ok(session)
 }
 
 /// Faults of a run file, field by field.

@@ -47,7 +47,7 @@ pub fn get_trend(app: &SharedAppState, call: &HandlerRequest) -> Result<HandlerR
     let most = arguments.integer("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(1000);
     let store = app.storage.store()?;
     let runs = store.latest_runs(&filter, most).map_err(storage::store_problem)?;
-    let trends = metier_stats::find_trends(&runs, &figure, &ChangeOptions::default())
+    let trends = metier_stats::find_trends(&runs, &figure, &ChangeOptions::default(), &app.changes)
         .map_err(|error| ProblemDetails::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     HandlerResponse::json(&trends)
 }

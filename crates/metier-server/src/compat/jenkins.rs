@@ -16,16 +16,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::docker_flags;
 use crate::api::sessions;
 use crate::app_state::SharedAppState;
+use crate::docker_flags;
 use crate::http::parameter::{ParameterForm, RouteParameter};
 use crate::http::problem::{FieldError, ProblemDetails};
 use crate::http::{HandlerRequest, HandlerResponse};
+use crate::session_redaction::{DOCKER_FLAGS_FIELD, redact_session};
 use crate::storage;
 
 /// The image, its arguments, and flags of `docker run`.
-pub const BUILD_FIELDS: [&str; 3] = ["app_name", "app_args", "app_docker_args"];
+pub const BUILD_FIELDS: [&str; 3] = ["app_name", "app_args", DOCKER_FLAGS_FIELD];
 const MAX_FIELD_CHARS: usize = 64 << 10;
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
@@ -454,15 +455,18 @@ fn find_started_session(
     let job = find_job(app, call)?;
     let number: u64 = call.arguments.required("number")?;
     let found = app.storage.store()?.session_by_number(number).map_err(storage::store_problem)?;
-    found
+    let mut session = found
         .filter(|session| session.job.as_deref() == Some(job.name.as_str()) && session.started.is_some())
-        .ok_or_else(|| ProblemDetails::not_found("build", &number.to_string()))
+        .ok_or_else(|| ProblemDetails::not_found("build", &number.to_string()))?;
+    redact_session(&mut session);
+    Ok(session)
 }
 
 /// The builds of a job, newest first.
 fn list_builds(app: &SharedAppState, job: &str) -> Result<Vec<SessionRecord>, ProblemDetails> {
     let filter = metier_store::SessionFilter { job: Some(job.to_string()), limit: 100, ..Default::default() };
-    let mut sessions = app.storage.store()?.sessions(&filter).map_err(storage::store_problem)?;
-    sessions.retain(|session| session.started.is_some());
-    Ok(sessions)
+    let mut builds = app.storage.store()?.sessions(&filter).map_err(storage::store_problem)?;
+    builds.retain(|session| session.started.is_some());
+    builds.iter_mut().for_each(redact_session);
+    Ok(builds)
 }

@@ -1,7 +1,6 @@
 //! Interfaces for the clients of other systems: their requests and responses, over metier's queue,
 //! store and predictors.
 
-mod docker_flags;
 pub mod jenkins;
 pub mod kepler;
 pub mod soprano;

@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::error::Error;
+use crate::http::tls::TlsIdentity;
 
 /// Interfaces that `open` may name; they respond without the token on an address that is not
 /// loopback.
@@ -31,6 +32,8 @@ pub struct HttpConfig {
     /// Further addresses, by the name of the interface that they are for. An address in use is
     /// skipped with a warning.
     pub doors: Vec<(String, SocketAddr)>,
+    /// TLS of the main address; further addresses are plain HTTP.
+    pub tls: Option<TlsIdentity>,
     pub limits: HttpLimits,
 }
 
@@ -43,6 +46,7 @@ impl Default for HttpConfig {
             open: Vec::new(),
             hosts: Vec::new(),
             doors: Vec::new(),
+            tls: None,
             limits: HttpLimits::default(),
         }
     }
@@ -53,6 +57,13 @@ impl HttpConfig {
     pub fn is_loopback(&self) -> bool {
         let all = self.doors.iter().map(|(_, address)| address).chain([&self.listen]);
         all.into_iter().all(|address| address.ip().to_canonical().is_loopback())
+    }
+
+    /// The addresses that other machines reach without encryption.
+    pub fn plain_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let main = self.tls.is_none().then_some(&self.listen);
+        let all = main.into_iter().chain(self.doors.iter().map(|(_, address)| address));
+        all.filter(|address| !address.ip().to_canonical().is_loopback()).copied()
     }
 
     /// Whether that interface responds without the token.

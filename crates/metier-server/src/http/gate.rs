@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::Limited;
 
 use crate::http::access_control;
+use crate::http::peer_user::ConnectionEnds;
 use crate::http::problem::ProblemDetails;
 use crate::http::{HttpState, RouteLabel};
 
@@ -36,17 +37,6 @@ const SECURITY_HEADERS: [(HeaderName, &str); 6] = [
 /// The peer address of a request's connection.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerAddress(pub SocketAddr);
-
-/// Both ends of a request's connection.
-#[derive(Debug, Clone, Copy)]
-pub struct ConnectionEnds {
-    pub peer: SocketAddr,
-    pub local: SocketAddr,
-}
-
-/// Marks a request whose caller may see details of this machine.
-#[derive(Debug, Clone, Copy)]
-pub struct TrustedCaller;
 
 /// Passes a request on, if access is granted.
 pub async fn gate_request(State(state): State<Arc<HttpState>>, request: Request, next: Next) -> Response {
@@ -99,13 +89,11 @@ async fn admit_request(state: &HttpState, request: Request, next: Next) -> Resul
     let (most, time) =
         (limits.max_body_bytes(request.uri().path()), limits.max_total_time(request.uri().path()));
     access_control::check_length(most, request.headers())?;
-    let is_trusted = access_control::authorise(&state.config, request.uri().path(), request.headers())?;
+    let line = request.extensions().get::<ConnectionEnds>();
+    access_control::authorise(&state.config, request.uri().path(), request.headers(), line)?;
 
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let mut request = request.map(|body| Body::new(Limited::new(body, most)));
-    if is_trusted {
-        request.extensions_mut().insert(TrustedCaller);
-    }
+    let request = request.map(|body| Body::new(Limited::new(body, most)));
     tokio::time::timeout(time, next.run(request)).await.map_err(|_| timeout_problem(time))
 }
 

@@ -5,8 +5,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::http::gate::ConnectionEnds;
 use crate::http::parameter::RequestArguments;
+use crate::http::peer_user::ConnectionEnds;
 use crate::http::problem::ProblemDetails;
 
 /// Input of a handler.
@@ -14,8 +14,6 @@ use crate::http::problem::ProblemDetails;
 pub struct HandlerRequest {
     pub arguments: RequestArguments,
     pub headers: HeaderMap,
-    /// Whether the caller may see details of this machine: it has the token, or none is needed.
-    pub is_trusted: bool,
     /// The user, if the route starts or ends runs and the user is known.
     pub user: Option<String>,
     /// Both ends of the connection.
@@ -33,7 +31,8 @@ impl HandlerRequest {
     /// This server's address as the caller sees it, with a trailing slash.
     pub fn base_url(&self) -> String {
         let host = self.headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        format!("http://{host}/")
+        let is_encrypted = self.line.is_some_and(|line| line.is_encrypted);
+        format!("{}://{host}/", if is_encrypted { "https" } else { "http" })
     }
 }
 

@@ -19,7 +19,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::config::HttpLimits;
-use super::gate::{ConnectionEnds, PeerAddress};
+use super::gate::PeerAddress;
+use super::peer_user::ConnectionEnds;
+use super::tls::{TlsIdentity, accept_stream};
 use super::write_timeout::WriteTimeoutStream;
 use crate::error::Error;
 
@@ -42,6 +44,7 @@ pub fn shutdown_signal() -> Result<impl Future<Output = ()>, Error> {
 /// Serves connections until `shutdown` is done; then running requests may finish.
 pub async fn serve_connections(
     listener: TcpListener,
+    tls: Option<TlsIdentity>,
     limits: HttpLimits,
     router: axum::Router,
     shutdown: impl Future<Output = ()>,
@@ -67,8 +70,9 @@ pub async fn serve_connections(
         match accepted {
             Ok((stream, peer)) => {
                 let (limits, service, stopping) = (limits.clone(), service.clone(), stopping.clone());
+                let tls = tls.clone();
                 connections.spawn(async move {
-                    serve_connection(&limits, stream, peer, service, stopping).await;
+                    serve_connection(&limits, tls, stream, peer, service, stopping).await;
                     drop(place);
                 });
             }
@@ -101,6 +105,7 @@ pub async fn bind_listener(address: SocketAddr) -> Result<TcpListener, Error> {
 
 async fn serve_connection(
     limits: &HttpLimits,
+    tls: Option<TlsIdentity>,
     stream: TcpStream,
     peer: SocketAddr,
     router: TowerToHyperService<axum::Router>,
@@ -109,11 +114,19 @@ async fn serve_connection(
     // Responses are written whole, so waiting for more to send only delays them.
     let _ = stream.set_nodelay(true);
     let local = stream.local_addr().ok();
-    let stream = TokioIo::new(WriteTimeoutStream::new(stream, limits.write_time));
+    let stream = WriteTimeoutStream::new(stream, limits.write_time);
+    let stream = match accept_stream(tls.as_ref(), stream, limits.header_time).await {
+        Ok(stream) => TokioIo::new(stream),
+        Err(error) => {
+            tracing::debug!(%peer, %error, "no TLS handshake");
+            return;
+        }
+    };
+    let is_encrypted = tls.is_some();
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(PeerAddress(peer));
         if let Some(local) = local {
-            request.extensions_mut().insert(ConnectionEnds { peer, local });
+            request.extensions_mut().insert(ConnectionEnds { peer, local, is_encrypted });
         }
         router.call(request)
     });

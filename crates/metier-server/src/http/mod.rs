@@ -5,6 +5,7 @@ pub mod access_control;
 pub mod blocking_lanes;
 pub mod compress;
 pub mod config;
+pub mod credentials;
 pub mod gate;
 mod handler;
 pub mod listener;
@@ -17,6 +18,7 @@ mod route;
 mod router;
 pub mod start_permission;
 mod state;
+pub mod tls;
 pub mod write_timeout;
 
 pub use handler::{HandlerRequest, HandlerResponse};

@@ -16,8 +16,10 @@ use http_body_util::BodyExt;
 use super::{
     ApiRoute, HandlerRequest, HandlerResponse, HandlerStage, HttpState, RouteMethod, RouteWork, ServerState,
 };
-use crate::http::gate::{self, ConnectionEnds, PeerAddress, TrustedCaller};
+use crate::http::credentials::KnownCaller;
+use crate::http::gate::{self, PeerAddress};
 use crate::http::parameter::RequestArguments;
+use crate::http::peer_user::ConnectionEnds;
 use crate::http::problem::{FieldError, ProblemDetails};
 use crate::http::{compress, start_permission};
 
@@ -102,7 +104,6 @@ async fn start_handler<S: ServerState>(
     compress_from: usize,
 ) -> Result<HandlerStage<S>, ProblemDetails> {
     let limits = &app.http().config.limits;
-    let is_trusted = request.extensions().get::<TrustedCaller>().is_some();
     // Checked here and not earlier, so that every route that does more than read passes this line.
     let only_reads = matches!(route.verb, RouteMethod::Get | RouteMethod::PostQuery);
     let user = if only_reads { None } else { authorise_start(app.http(), &request)?.user };
@@ -114,7 +115,7 @@ async fn start_handler<S: ServerState>(
         RouteMethod::Get => Bytes::new(),
         _ => read_body(body, limits.max_body_bytes(route.path)).await?,
     };
-    let call = HandlerRequest { arguments, headers: parts.headers, is_trusted, user, line, body };
+    let call = HandlerRequest { arguments, headers: parts.headers, user, line, body };
     let short = move |reply| compress::compress_response(reply, compress_from);
     let inner = app.clone();
     match route.work {
@@ -136,10 +137,7 @@ async fn start_handler<S: ServerState>(
 }
 
 /// The permission to start or end runs with this request.
-fn authorise_start(
-    state: &HttpState,
-    request: &Request,
-) -> Result<start_permission::StartPermission, ProblemDetails> {
+fn authorise_start(state: &HttpState, request: &Request) -> Result<KnownCaller, ProblemDetails> {
     let line = request.extensions().get::<ConnectionEnds>();
     let starter =
         start_permission::authorise_start(&state.config, request.uri().path(), request.headers(), line)?;

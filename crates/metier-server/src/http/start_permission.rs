@@ -1,41 +1,18 @@
-//! Permission to start or end a run: a token, or a process of the server's own user on this
-//! machine.
+//! Permission to start or end a run: the credentials of the server's user
+//! ([`crate::http::credentials`]), from no foreign web page.
 //!
-//! - The token is sent as `Authorization: Bearer TOKEN`; the Jenkins-compatible interface also
-//!   accepts it as the password of basic authentication. It is never taken from a URL, since URLs
-//!   are logged.
-//! - Without a token, the peer must have a loopback address and be a process of the server's own
-//!   user ([`crate::http::peer_user`]). No proxy may have forwarded the request.
-//! - A foreign web page must not start runs through a local browser. A request that comes from
-//!   another site is refused, whatever its credentials. Browsers report the site in `Origin` and
-//!   `Sec-Fetch-Site`, which pages cannot change.
-
-use std::path::Path;
+//! A foreign web page must not start runs through a local browser. A request that comes from
+//! another site is refused, whatever its credentials. Browsers report the site in `Origin` and
+//! `Sec-Fetch-Site`, which pages cannot change.
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
-use crate::http::access_control::{self, ApiDialect};
 use crate::http::config::HttpConfig;
-use crate::http::gate::ConnectionEnds;
-use crate::http::peer_user;
+use crate::http::credentials::{self, KnownCaller};
+use crate::http::peer_user::ConnectionEnds;
 use crate::http::problem::{FieldError, ProblemDetails};
 
-/// Headers that a proxy adds.
-const PROXY_HEADERS: [HeaderName; 5] = [
-    header::FORWARDED,
-    header::VIA,
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-real-ip"),
-];
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// Permission to start a run, with the user's name if known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartPermission {
-    /// The user name in the credentials or of the process.
-    pub user: Option<String>,
-}
 
 /// Checks whether a caller may start or end a run.
 pub fn authorise_start(
@@ -43,55 +20,9 @@ pub fn authorise_start(
     path: &str,
     headers: &HeaderMap,
     line: Option<&ConnectionEnds>,
-) -> Result<StartPermission, ProblemDetails> {
+) -> Result<KnownCaller, ProblemDetails> {
     check_same_site(headers)?;
-    let door = access_control::api_dialect(path);
-    let token = config.token.as_ref().or(config.start_token.as_ref());
-    if headers.contains_key(header::AUTHORIZATION) {
-        return match access_control::presented_token(door, headers) {
-            Some(shown) if token.is_some_and(|token| token.matches(&shown.token)) => {
-                Ok(StartPermission { user: shown.user })
-            }
-            // A wrong token is always refused, even from this machine's own user.
-            _ => Err(refuse_start(door, headers, "the token that was shown is not the server's")),
-        };
-    }
-    // If the server has a token, every caller needs it.
-    if config.token.is_some() {
-        return Err(refuse_start(door, headers, "this needs the server's token"));
-    }
-    if let Some(name) = PROXY_HEADERS.iter().find(|name| headers.contains_key(*name)) {
-        return Err(refuse_start(
-            door,
-            headers,
-            &format!("this came by way of a proxy ({name}) and needs the token"),
-        ));
-    }
-    let ours = rustix::process::geteuid().as_raw();
-    let user = line.and_then(|line| peer_user::peer_user(Path::new("/proc"), line.peer, line.local));
-    match user {
-        Some(user) if user == ours => Ok(StartPermission { user: login_name() }),
-        _ => Err(refuse_start(
-            door,
-            headers,
-            "this needs the token unless it comes over loopback from the user that runs the server",
-        )),
-    }
-}
-
-fn refuse_start(door: ApiDialect, headers: &HeaderMap, why: &str) -> ProblemDetails {
-    let (want, challenge) = match door {
-        ApiDialect::Jenkins => {
-            ("basic authentication with the token as the password", "Basic realm=\"metier\"")
-        }
-        ApiDialect::Own => ("Bearer and the server's token", "Bearer"),
-    };
-    let got = headers.contains_key(header::AUTHORIZATION).then(|| "another value".to_string());
-    let error = FieldError { field: "Authorization".into(), got, want: want.into(), line: None };
-    let detail = format!("{why}; `metier token` on the server's machine prints it");
-    ProblemDetails::new(StatusCode::UNAUTHORIZED, detail)
-        .with_errors(vec![error])
-        .with_header(header::WWW_AUTHENTICATE, challenge)
+    credentials::identify_owner(config, path, headers, line)
 }
 
 /// Refuses requests that a page of another site caused.
@@ -114,11 +45,6 @@ fn check_same_site(headers: &HeaderMap) -> Result<(), ProblemDetails> {
         }
     }
     Ok(())
-}
-
-/// The name of the user that runs the server.
-fn login_name() -> Option<String> {
-    ["LOGNAME", "USER"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! A graph's service in a real cluster: placed, replaced, rolled back and removed.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use metier_cluster::deployer::{ServingImage, graph_service};
+use metier_cluster::deployer::{self, ServingImage, graph_service};
+use metier_cluster::deployment::GraphService;
 use metier_cluster::inventory;
 use metier_onnx::{OnnxLimits, ShapeBindings};
 use metier_place::{NodeFacts, Placement, PlacementDemand, place};
@@ -11,6 +14,7 @@ use metier_predict::latency::{InferenceConditions, LatencyPredictor};
 use metier_predict::node_predictor::NodePredictor;
 use metier_predict::passport_resolver::PassportResolver;
 use metier_types::ContentDigest;
+use serde_json::json;
 
 use crate::lab_node::LabNode;
 
@@ -98,6 +102,44 @@ fn a_service_is_made_replaced_brought_back_and_removed() {
     assert_eq!((gone.action, gone.because), ("removed", None));
     let error = lab.node.cluster.rollback(&lab.node.name, PATIENCE).unwrap_err().to_string();
     assert!(error.contains("there is none of that name"), "{error}");
+}
+
+/// What kubectl prints; `input` goes to its stdin.
+fn kubectl(lab: &Lab, arguments: &[&str], input: &str) -> String {
+    let mut command = Command::new("kubectl");
+    command.arg("--kubeconfig").arg(lab.node.access.kubeconfig.as_ref().unwrap());
+    command.args(["--namespace", lab.node.cluster.namespace()]).args(arguments);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "kubectl {arguments:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_deployment_of_someone_else_is_replaced_only_on_request() {
+    let Some(lab) = lab("foreign") else { return };
+    let demand = lab.demand();
+    let found = lab.choose(&demand);
+    let words = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"];
+    let name = &lab.node.name;
+    let own = graph_service(&found, &demand, &lab.serving("busybox:local", &words), None).unwrap();
+    // Made by kubectl, as any object that metier does not know.
+    let mut foreign = deployer::manifest(&own, lab.node.cluster.namespace());
+    foreign["metadata"]["labels"] = json!({"team": "others"});
+    foreign["spec"]["template"]["metadata"]["labels"] = foreign["spec"]["selector"]["matchLabels"].clone();
+    kubectl(&lab, &["create", "-f", "-"], &foreign.to_string());
+    let team = || kubectl(&lab, &["get", "deployment", name, "-o", "jsonpath={.metadata.labels.team}"], "");
+    let error = lab.node.cluster.apply(&own, PATIENCE).unwrap_err().to_string();
+    assert!(error.contains(name.as_str()) && error.contains("--replace"), "{error}");
+    assert_eq!(team(), "others", "nothing was written");
+    let replacing = GraphService { replaces_foreign: true, ..own.clone() };
+    assert_eq!(lab.node.cluster.apply(&replacing, PATIENCE).unwrap().action, "replaced");
+    assert_eq!(team(), "");
+    assert_eq!(lab.node.cluster.apply(&own, PATIENCE).unwrap().action, "replaced", "it is ours now");
+    let back = lab.node.cluster.rollback(name, PATIENCE).unwrap();
+    assert_eq!(back.action, "restored");
+    kubectl(&lab, &["delete", "deployment", name], "");
 }
 
 #[test]

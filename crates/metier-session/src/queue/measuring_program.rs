@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use metier_linux::signals;
+use metier_linux::{open_files, signals};
 
 /// The measuring program and the flags to start it with.
 #[derive(Debug, Clone)]
@@ -27,6 +27,7 @@ impl MeasuringProgram {
         for name in &self.hidden {
             command.env_remove(name);
         }
+        open_files::restore_limit_for(&mut command);
         let parent = std::process::id() as libc::pid_t;
         // SAFETY: the closure makes only async-signal-safe calls between fork and exec.
         unsafe {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use metier_device::process_owner;
 use metier_linux::KernelRoots;
 use metier_measure::leftovers;
-use metier_store::{OwnerProcess, RecordStore, RunFilter, SessionEnd, SessionFilter};
-use metier_types::{Device, ExitCause, RunId, SessionId, SessionRecord, SessionState};
+use metier_store::{OwnerProcess, RecordStore, RunSpool, SessionEnd, SessionFilter, SpoolDelivery};
+use metier_types::{Device, ExitCause, RunId, SessionRecord, SessionState};
 
 use super::lock::DeviceLock;
 use super::session_process::{SessionEndRequest, SessionProcess};
@@ -25,7 +25,7 @@ const SESSION_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const SAVE_INTERVAL: Duration = Duration::from_millis(500);
 /// Delay after a failed store call.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(2);
-/// Most attempts to record the end of a session.
+/// Most attempts to record the end of a session that cannot be spooled either.
 const MAX_END_TRIES: u32 = 30;
 
 /// When a worker ends.
@@ -44,20 +44,23 @@ pub struct QueueWorker {
     roots: KernelRoots,
     launch: MeasuringProgram,
     runtime: PathBuf,
+    spool: Option<RunSpool>,
     owner: OwnerProcess,
 }
 
 impl QueueWorker {
-    /// The store must be writable; `runtime` is the folder for files of a session's lifetime.
+    /// The store must be writable; `runtime` is the folder for files of a session's lifetime. Ends
+    /// of sessions go to the spool while the store is away.
     pub fn new(
         store: RecordStore,
         device: Device,
         roots: KernelRoots,
         launch: MeasuringProgram,
         runtime: PathBuf,
+        spool: Option<RunSpool>,
     ) -> Self {
         let owner = process_owner::current_owner(&roots, &device);
-        Self { store, device, roots, launch, runtime, owner }
+        Self { store, device, roots, launch, runtime, spool, owner }
     }
 
     /// Processes sessions until the end condition holds. Returns the number of processed sessions.
@@ -68,11 +71,11 @@ impl QueueWorker {
             match self.work_next(stop) {
                 Ok(true) => worked += 1,
                 Ok(false) if until == WorkUntil::Empty && self.is_empty()? => break,
-                Ok(false) => pause(IDLE_POLL_INTERVAL, stop),
+                Ok(false) => stop.wait(IDLE_POLL_INTERVAL),
                 Err(error) if until == WorkUntil::Empty => return Err(error),
                 Err(error) => {
                     tracing::warn!(%error, "the queue cannot be worked now; trying again");
-                    pause(STORE_RETRY_DELAY, stop);
+                    stop.wait(STORE_RETRY_DELAY);
                 }
             }
         }
@@ -103,13 +106,25 @@ impl QueueWorker {
         Ok(true)
     }
 
+    /// Delivers what was spooled, before sessions are settled: a spooled end is the true one.
+    fn deliver_spooled(&self) -> Result<(), QueueError> {
+        let Some(spool) = &self.spool else { return Ok(()) };
+        let delivered = leftovers::deliver_spool(&self.roots, spool, &self.store, &self.device)?;
+        if delivered != SpoolDelivery::default() {
+            let SpoolDelivery { runs, sessions } = delivered;
+            tracing::info!(runs, sessions, "delivered what was spooled while the store was away");
+        }
+        Ok(())
+    }
+
     /// Settles the sessions of dead workers. Returns `false` while any of their processes still
     /// runs.
     fn settle_abandoned(&self) -> Result<bool, QueueError> {
-        let held = self.store.claimed_sessions(self.device.id.as_str())?;
-        if held.is_empty() {
+        if self.store.claimed_sessions(self.device.id.as_str())?.is_empty() {
             return Ok(true);
         }
+        self.deliver_spooled()?;
+        let held = self.store.claimed_sessions(self.device.id.as_str())?;
         let is_there = |owner: &OwnerProcess| process_owner::is_owner_alive(&self.roots, owner);
         for claimed_session in held {
             // A claim of this worker was abandoned too: no session is in progress at this point.
@@ -119,7 +134,7 @@ impl QueueWorker {
                 return Ok(false);
             }
             leftovers::sweep_leftovers(&self.roots, &self.store, &self.device)?;
-            let runs = self.runs_of(&claimed_session.session)?;
+            let runs = self.store.runs_of_session(&claimed_session.session)?;
             self.store.set_session_runs(claimed_session.session.id, &runs)?;
             if self
                 .store
@@ -136,8 +151,9 @@ impl QueueWorker {
 
     fn work(&self, session: &SessionRecord, stop: &StopRequest) -> Result<(), QueueError> {
         tracing::info!(session = session.number, name = session.name, "session begins");
+        let mut notes = SessionProgress { part: 0, unkept: Vec::new(), runs: Vec::new(), at: Instant::now() };
         let end = match SessionProcess::start(&self.launch, session) {
-            Ok(child) => self.watch(session, child, stop),
+            Ok(child) => self.watch(session, child, stop, &mut notes),
             Err(error) => SessionEnd {
                 state: SessionState::Failed,
                 exit_code: None,
@@ -145,15 +161,20 @@ impl QueueWorker {
             },
         };
         tracing::info!(session = session.number, state = end.state.word(), "session ends");
-        self.record_end(session.id, &end)
+        self.record_end(session, &end, &notes)
     }
 
-    fn watch(&self, session: &SessionRecord, mut child: SessionProcess, stop: &StopRequest) -> SessionEnd {
+    fn watch(
+        &self,
+        session: &SessionRecord,
+        mut child: SessionProcess,
+        stop: &StopRequest,
+        notes: &mut SessionProgress,
+    ) -> SessionEnd {
         let process = process_owner::owner_of_process(&self.roots, &self.device, child.id());
         if let Err(error) = self.store.begin_session(session.id, &self.owner, &process) {
             tracing::warn!(%error, "the process of a session could not be recorded");
         }
-        let mut notes = SessionProgress { part: 0, unkept: Vec::new(), runs: Vec::new(), at: Instant::now() };
         let status = loop {
             if let Some(status) = child.exit_status() {
                 break status;
@@ -164,7 +185,7 @@ impl QueueWorker {
             if notes.at.elapsed() >= SAVE_INTERVAL {
                 notes.at = Instant::now();
                 notes.unkept.extend(child.printed());
-                self.save_progress(session, &mut notes);
+                self.save_progress(session, notes);
                 if self.store.is_cancel_requested(session.id).unwrap_or(false) {
                     child.request_end(SessionEndRequest::Cancel);
                 }
@@ -175,7 +196,7 @@ impl QueueWorker {
         let wish = child.end_request();
         let (rest, words) = child.finish_output();
         notes.unkept.extend(rest);
-        self.save_progress(session, &mut notes);
+        self.save_progress(session, notes);
         let end = session_end(status, wish, words);
         match (end.state, self.failure_reason(&notes.runs)) {
             (SessionState::Failed, Some(reason)) => SessionEnd { reason: Some(reason), ..end },
@@ -213,7 +234,7 @@ impl QueueWorker {
                 Err(error) => tracing::warn!(%error, "a session's log could not be saved"),
             }
         }
-        match self.runs_of(session) {
+        match self.store.runs_of_session(session) {
             Ok(runs) if runs != notes.runs => {
                 if self.store.set_session_runs(session.id, &runs).is_ok() {
                     notes.runs = runs;
@@ -224,20 +245,21 @@ impl QueueWorker {
         }
     }
 
-    fn runs_of(&self, session: &SessionRecord) -> Result<Vec<RunId>, QueueError> {
-        let filter =
-            RunFilter { batch: Some(session.batch), warmup: true, limit: 1000, ..RunFilter::default() };
-        let mut runs: Vec<RunId> = self.store.runs(&filter)?.runs.iter().map(|run| run.id).collect();
-        runs.reverse();
-        Ok(runs)
-    }
-
-    /// Records the end of a session, with retries while the store does not answer.
-    fn record_end(&self, id: SessionId, end: &SessionEnd) -> Result<(), QueueError> {
+    /// Records the end of a session: in the store, else in the spool, else with retries.
+    fn record_end(
+        &self,
+        session: &SessionRecord,
+        end: &SessionEnd,
+        notes: &SessionProgress,
+    ) -> Result<(), QueueError> {
         let mut tries = 0;
         loop {
-            match self.store.end_session(id, &self.owner, end) {
+            match self.store.end_session(session.id, &self.owner, end) {
                 Ok(_) => return Ok(()),
+                Err(error) if error.is_store_failure() && self.spool_end(session, end, notes) => {
+                    tracing::warn!(%error, "the end of a session is spooled until the store is back");
+                    return Ok(());
+                }
                 Err(error) if tries >= MAX_END_TRIES => return Err(error.into()),
                 Err(error) => {
                     tracing::warn!(%error, "the end of a session could not be recorded; trying again")
@@ -247,9 +269,16 @@ impl QueueWorker {
             std::thread::sleep(STORE_RETRY_DELAY);
         }
     }
+
+    fn spool_end(&self, session: &SessionRecord, end: &SessionEnd, notes: &SessionProgress) -> bool {
+        let rest = (!notes.unkept.is_empty()).then_some((notes.part, notes.unkept.as_slice()));
+        self.spool
+            .as_ref()
+            .is_some_and(|spool| spool.keep_session_end(session, &self.owner, end, rest).is_ok())
+    }
 }
 
-/// Progress of a running session.
+/// Progress of a running session: what the store does not have yet begins with `part`.
 struct SessionProgress {
     part: u32,
     unkept: Vec<u8>,
@@ -285,12 +314,4 @@ fn session_end(status: ExitStatus, wish: Option<SessionEndRequest>, words: Optio
         (None, None) => (SessionState::Failed, Some("how it ended is not known".to_string())),
     };
     SessionEnd { state, exit_code: code, reason }
-}
-
-/// Sleeps in small steps, until the time is up or a stop is requested.
-fn pause(time: Duration, stop: &StopRequest) {
-    let until = Instant::now() + time;
-    while Instant::now() < until && !stop.is_requested() {
-        std::thread::sleep(SESSION_POLL_INTERVAL);
-    }
 }

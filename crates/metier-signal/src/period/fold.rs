@@ -1,7 +1,9 @@
 //! Folding a series at a period: the mean shape of a cycle.
 
-/// Most phases of a folded cycle.
-const MAX_PHASES: usize = 24;
+/// Most phases where noise counts: few phases average it.
+const COARSE_PHASES: usize = 24;
+/// Most phases where edges count: each sample of a cycle has its own up to here.
+const FINE_PHASES: usize = 512;
 
 /// The shape of one cycle.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,9 +15,18 @@ pub struct FoldedCycle {
 }
 
 impl FoldedCycle {
-    /// Folds values at 0, 1, 2, … samples.
-    pub fn new(values: &[f64], period: f64) -> Self {
-        let phases = (period.round() as usize).clamp(2, MAX_PHASES);
+    /// Folds values at 0, 1, 2, … samples into few phases, for tests.
+    pub fn coarse(values: &[f64], period: f64) -> Self {
+        Self::new(values, period, COARSE_PHASES)
+    }
+
+    /// Folds values at 0, 1, 2, … samples with a phase for each sample of the cycle.
+    pub fn fine(values: &[f64], period: f64) -> Self {
+        Self::new(values, period, FINE_PHASES)
+    }
+
+    fn new(values: &[f64], period: f64, most: usize) -> Self {
+        let phases = (period.round() as usize).clamp(2, most);
         let mut cycle = Self { period, sums: vec![0.0; phases], counts: vec![0.0; phases] };
         for (at, value) in values.iter().enumerate() {
             let phase = cycle.phase(at as f64);

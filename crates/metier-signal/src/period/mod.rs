@@ -101,7 +101,7 @@ impl PeriodDetector {
             if rate > false_alarms || is_known {
                 break;
             }
-            let cycle = FoldedCycle::new(&rest, found.samples);
+            let cycle = FoldedCycle::fine(&rest, found.samples);
             let before: f64 = rest.iter().map(|value| value * value).sum();
             let strength = (found.explained * before / total).clamp(0.0, 1.0);
             periods.push(DetectedPeriod { samples, strength, false_alarm_rate: rate });
@@ -132,21 +132,25 @@ impl PeriodDetector {
         let top = *tested.iter().max_by(|left, right| left.score.total_cmp(&right.score))?;
         let shortest = shortest_equal(flat, &tested, top);
         let samples = sharpen_period(flat, refine_period(&spectrum, shortest.samples));
-        Some(TestedPeriod { samples, score: top.score, ..shortest })
+        let explained = shortest.explained.max(FoldedCycle::fine(flat, samples).explained_share(flat));
+        Some(TestedPeriod { samples, score: top.score, explained })
     }
 }
 
 /// Moves a period to where its mean cycle explains most: an error of a hundredth of a cycle in each
 /// cycle blurs the edges of a long series.
 fn sharpen_period(flat: &[f64], period: f64) -> f64 {
-    let explained = |frequency: f64| FoldedCycle::new(flat, 1.0 / frequency).explained_share(flat);
-    let step = 0.03 / flat.len() as f64;
+    let explained = |frequency: f64| FoldedCycle::fine(flat, 1.0 / frequency).explained_share(flat);
     let mut best = (explained(1.0 / period), 1.0 / period);
-    for distance in -8..=8 {
-        let frequency = 1.0 / period + f64::from(distance) * step;
-        let share = explained(frequency);
-        if share > best.0 {
-            best = (share, frequency);
+    // Steps in independent frequencies.
+    for step in [0.03, 0.005, 0.001] {
+        let centre = best.1;
+        for distance in -6..=6 {
+            let frequency = centre + f64::from(distance) * step / flat.len() as f64;
+            let share = explained(frequency);
+            if share > best.0 {
+                best = (share, frequency);
+            }
         }
     }
     1.0 / best.1
@@ -163,7 +167,7 @@ fn test_period(flat: &[f64], samples: f64) -> TestedPeriod {
     let comb = score_comb(flat, samples);
     let cycles = whole_cycles(flat.len(), samples);
     let same = if comb > 0.0 && cycles >= MIN_CYCLES { score_cycles(flat, samples, cycles) } else { 0.0 };
-    let explained = FoldedCycle::new(flat, samples).explained_share(flat);
+    let explained = FoldedCycle::coarse(flat, samples).explained_share(flat);
     TestedPeriod { samples, score: comb.min(CYCLE_WEIGHT * same), explained }
 }
 

@@ -11,8 +11,10 @@
 mod change;
 mod common;
 mod comparison;
+mod drift;
 mod properties;
 mod schema;
 mod simulation;
+mod sizing;
 mod spread;
 mod trend;

@@ -2,7 +2,7 @@
 
 use crate::common::{run, timed};
 use metier_stats::trend::{TrendReport, TrendState};
-use metier_stats::{ChangeOptions, TrendMetric, find_trends};
+use metier_stats::{ChangeMemo, ChangeOptions, TrendMetric, find_trends};
 use metier_types::{AppStage, BatchId, ContentDigest, ExitCause, Run, UtcTimestamp};
 use serde_json::json;
 
@@ -28,7 +28,7 @@ fn history() -> Vec<Run> {
 }
 
 fn wall(runs: &[Run]) -> TrendReport {
-    find_trends(runs, &"wall".parse().unwrap(), &ChangeOptions::default()).unwrap()
+    find_trends(runs, &"wall".parse().unwrap(), &ChangeOptions::default(), &ChangeMemo::default()).unwrap()
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn a_stage_of_the_application_has_a_history_too() {
         run.stages.push(serde_json::from_value::<AppStage>(stage).unwrap());
     }
     let figure: TrendMetric = "stage:infer:p95".parse().unwrap();
-    let found = find_trends(&runs, &figure, &ChangeOptions::default()).unwrap();
+    let found = find_trends(&runs, &figure, &ChangeOptions::default(), &ChangeMemo::default()).unwrap();
     assert_eq!((found.metric.as_str(), found.trends[0].changes[0].at), ("stage:infer:p95", 10));
     let figure: TrendMetric = "stage:absent:p95".parse().unwrap();
-    let found = find_trends(&runs, &figure, &ChangeOptions::default()).unwrap();
+    let found = find_trends(&runs, &figure, &ChangeOptions::default(), &ChangeMemo::default()).unwrap();
     assert_eq!((found.trends[0].state, found.trends[0].without_value), (TrendState::TooFewRuns, 20));
 }
 

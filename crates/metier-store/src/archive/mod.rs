@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use check::{ArchiveContents, check};
 pub use error::ArchiveError;
 pub use read::import;
+pub(crate) use read::{merge_device, merge_workload};
 pub use write::{ExportedRun, export};
 
 /// Most bytes of one part of an artefact, before base64.

@@ -8,7 +8,7 @@ use super::check::{ArchiveContents, decode};
 use super::error::refuse;
 use super::lines::{ArchiveLine, ArchiveLines};
 use super::{ArchiveError, ArtefactPart};
-use crate::RecordStore;
+use crate::{Error, RecordStore};
 
 /// Imports a checked archive into the store; `done` is called after each run.
 pub fn import(
@@ -35,8 +35,8 @@ pub fn import(
                 None => return Err(changed().at(lines.number())),
             },
             ArchiveLine::Run(run) => put(current.replace((run, Vec::new())))?,
-            ArchiveLine::Device(device) => put_device(store, &device)?,
-            ArchiveLine::Workload(workload) => put_workload(store, &workload)?,
+            ArchiveLine::Device(device) => merge_device(store, &device)?,
+            ArchiveLine::Workload(workload) => merge_workload(store, &workload)?,
             ArchiveLine::Part(part) => {
                 // The artefact's own run follows it; the previous run is complete.
                 put(current.take())?;
@@ -54,19 +54,19 @@ fn changed() -> ArchiveError {
 }
 
 /// Stores the device unless the stored record is at least as recent.
-fn put_device(store: &RecordStore, device: &Device) -> Result<(), ArchiveError> {
+pub(crate) fn merge_device(store: &RecordStore, device: &Device) -> Result<(), Error> {
     match store.device(&device.id)? {
         Some(known) if known.seen >= device.seen => Ok(()),
-        _ => Ok(store.put_device(device)?),
+        _ => store.put_device(device),
     }
 }
 
 /// Stores the workload; an existing record stays, with the earlier `first_seen` of both.
-fn put_workload(store: &RecordStore, workload: &Workload) -> Result<(), ArchiveError> {
+pub(crate) fn merge_workload(store: &RecordStore, workload: &Workload) -> Result<(), Error> {
     match store.workload(&workload.id)? {
-        None => Ok(store.put_workload(workload)?),
+        None => store.put_workload(workload),
         Some(known) if workload.first_seen < known.first_seen => {
-            Ok(store.put_workload(&Workload { first_seen: workload.first_seen, ..known })?)
+            store.put_workload(&Workload { first_seen: workload.first_seen, ..known })
         }
         Some(_) => Ok(()),
     }

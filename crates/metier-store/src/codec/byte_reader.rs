@@ -104,7 +104,7 @@ fn xxh64_round(lane: u64, input: u64) -> u64 {
 
 /// XXH64 with seed 0 (Collet, <https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>). It
 /// detects damage but not tampering. It reaches several GB/s without a dependency.
-pub(super) fn xxh64(bytes: &[u8]) -> u64 {
+pub fn xxh64(bytes: &[u8]) -> u64 {
     let (stripes, mut tail) = bytes.as_chunks::<32>();
     let mut hash = XXH64_PRIME_5;
     if !stripes.is_empty() {

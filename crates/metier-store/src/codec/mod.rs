@@ -41,7 +41,8 @@ mod byte_reader;
 mod float_page;
 mod integer_page;
 
-use byte_reader::{ByteReader, put_text, put_varint, xxh64};
+pub use byte_reader::xxh64;
+use byte_reader::{ByteReader, put_text, put_varint};
 use metier_types::{ColumnKind, ColumnUnit, ColumnValues, ExtraFields, RunId, Series, SeriesColumn};
 
 const MAGIC: &[u8; 4] = b"mser";
@@ -235,6 +236,24 @@ pub fn decode_series(bytes: &[u8], limits: DecodeLimits) -> Result<Series, Codec
 /// Number of rows in encoded bytes.
 pub(crate) fn count_rows(bytes: &[u8], limits: DecodeLimits) -> Result<usize, CodecError> {
     SeriesDecoder::open(bytes, limits).map(|table| table.rows)
+}
+
+/// Checksum of the parts of a row, as the store's column `sum` has it. The length of each part
+/// counts, so that a byte cannot move from one to the next.
+pub(crate) fn row_sum(parts: &[&[u8]]) -> i64 {
+    let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
+    for part in parts {
+        bytes.extend((part.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(part);
+    }
+    xxh64(&bytes) as i64
+}
+
+/// Time of the last row in encoded bytes; `None` without rows.
+pub(crate) fn last_time(bytes: &[u8], limits: DecodeLimits) -> Result<Option<i64>, CodecError> {
+    let mut times = Vec::new();
+    SeriesDecoder::open(bytes, limits)?.decode_integers(&mut times)?;
+    Ok(times.last().copied())
 }
 
 /// A validated series whose pages are decoded in order: the times first, then each column after its

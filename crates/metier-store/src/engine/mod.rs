@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use crate::Error;
 
 /// The schema version that this program writes.
-pub(crate) const SCHEMA_VERSION: i64 = 3;
+pub(crate) const SCHEMA_VERSION: i64 = 4;
 
 /// A parameter of a statement.
 #[derive(Debug)]
@@ -83,6 +83,11 @@ impl SqlRow {
             Some(SqlCell::Int(number)) => number,
             _ => 0,
         }
+    }
+
+    /// Reads the next column as it is.
+    pub fn next_cell(&mut self) -> SqlCell {
+        self.cells.next().unwrap_or(SqlCell::Null)
     }
 
     /// Reads the next column as a text.

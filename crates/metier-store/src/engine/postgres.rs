@@ -36,6 +36,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../migrations/1.postgres.sql"),
     include_str!("../migrations/2.postgres.sql"),
     include_str!("../migrations/3.postgres.sql"),
+    include_str!("../migrations/4.postgres.sql"),
 ];
 
 const TABLE_NAMES: &str = "'run','tag','chunk','block','artefact','artefact_part','run_artefact','device','workload','memo',\
@@ -293,15 +294,19 @@ fn connect_client(url: &str, store: &str, read_only: bool) -> Result<Client, Err
         });
         let _ = give.send(connected);
     };
-    let unreachable = |why: String| Error::Unreachable { store: store.to_string(), why };
+    let away = |why: String| Error::Unreachable { store: store.to_string(), why, is_refusal: false };
     std::thread::Builder::new()
         .name("metier-connect".to_string())
         .spawn(connecting)
-        .map_err(|error| unreachable(error.to_string()))?;
+        .map_err(|error| away(error.to_string()))?;
     match take.recv_timeout(CONNECT_TIMEOUT) {
         Ok(Ok(client)) => Ok(client),
-        Ok(Err(error)) => Err(unreachable(error_message(&error))),
-        Err(_) => Err(unreachable(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()))),
+        Ok(Err(error)) => Err(Error::Unreachable {
+            store: store.to_string(),
+            why: error_message(&error),
+            is_refusal: error.code().is_some_and(|code| !is_passing(code)),
+        }),
+        Err(_) => Err(away(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()))),
     }
 }
 
@@ -350,12 +355,23 @@ fn error_message(error: &::postgres::Error) -> String {
     text
 }
 
+/// Whether a server with this error will answer later: it stops, starts, or has no free connection.
+fn is_passing(code: &SqlState) -> bool {
+    [
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::CANNOT_CONNECT_NOW,
+        SqlState::TOO_MANY_CONNECTIONS,
+    ]
+    .contains(code)
+}
+
 fn convert_error(error: &::postgres::Error, store: &str, doing: &'static str) -> Error {
     let store = store.to_string();
     let why = error_message(error);
     let Some(code) = error.code() else {
         return if error.is_closed() {
-            Error::Unreachable { store, why }
+            Error::Unreachable { store, why, is_refusal: false }
         } else {
             Error::Engine { store, doing, why }
         };
@@ -367,9 +383,7 @@ fn convert_error(error: &::postgres::Error, store: &str, doing: &'static str) ->
         }
         SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => Error::Busy { store },
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => Error::Damaged { store, why },
-        SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::CANNOT_CONNECT_NOW => {
-            Error::Unreachable { store, why }
-        }
+        ref code if is_passing(code) => Error::Unreachable { store, why, is_refusal: false },
         SqlState::DUPLICATE_TABLE => Error::Foreign {
             store,
             why: format!(

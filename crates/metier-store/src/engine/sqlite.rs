@@ -40,6 +40,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../migrations/1.sqlite.sql"),
     include_str!("../migrations/2.sqlite.sql"),
     include_str!("../migrations/3.sqlite.sql"),
+    include_str!("../migrations/4.sqlite.sql"),
 ];
 
 pub(crate) struct SqliteEngine {
@@ -368,16 +369,70 @@ impl SqliteEngine {
     fn check_integrity(&mut self) -> Result<Vec<String>, Error> {
         let mut problems = Vec::new();
         for table in ["run", "tag", "workload", "device", "session"] {
-            let walk = || {
-                let mut statement = self.connection.prepare(&format!("PRAGMA quick_check('{table}')"))?;
-                let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
-                lines.take(10).collect::<Result<Vec<_>, _>>()
-            };
-            let lines = walk().map_err(|error| self.to_store_error(error))?;
-            problems.extend(lines.iter().filter(|line| *line != "ok").map(|line| format!("{table}: {line}")));
+            let lines = self.query_lines(&format!("PRAGMA quick_check('{table}')"))?;
+            problems.extend(
+                lines.iter().take(10).filter(|line| *line != "ok").map(|line| format!("{table}: {line}")),
+            );
         }
         self.walked = Some((Instant::now(), problems.clone()));
         Ok(problems)
+    }
+
+    /// SQLite's full check: pages, indexes, constraints. At most 100 lines.
+    pub fn find_damage(&mut self) -> Result<Vec<String>, Error> {
+        self.doing = "checking";
+        let mut lines = self.query_lines("PRAGMA integrity_check(100)")?;
+        lines.retain(|line| line != "ok");
+        Ok(lines)
+    }
+
+    /// Definitions of tables and indexes that differ from those of this version.
+    pub fn find_schema_differences(&mut self) -> Result<Vec<String>, Error> {
+        self.doing = "checking";
+        let sql =
+            "SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema ORDER BY type, name";
+        let found = self.query_lines(sql)?;
+        let fresh = Connection::open_in_memory().map_err(|error| self.to_store_error(error))?;
+        for script in MIGRATIONS {
+            fresh.execute_batch(script).map_err(|error| self.to_store_error(error))?;
+        }
+        let fresh = Self {
+            connection: fresh,
+            store: self.store.clone(),
+            path: PathBuf::new(),
+            claim: None,
+            walked: None,
+            ..*self
+        };
+        let expected = fresh.query_lines(sql)?;
+        let names = |lines: &[String], others: &[String]| -> Vec<String> {
+            let differing = lines.iter().filter(|line| !others.contains(line));
+            differing.map(|line| line.split(':').next().unwrap_or_default().to_string()).collect()
+        };
+        let mut differing = names(&expected, &found);
+        differing.extend(names(&found, &expected));
+        differing.sort();
+        differing.dedup();
+        Ok(differing
+            .into_iter()
+            .map(|name| format!("the definition of {name} differs from version {SCHEMA_VERSION}"))
+            .collect())
+    }
+
+    /// Builds all indexes again from their tables.
+    pub fn rebuild_indexes(&mut self) -> Result<(), Error> {
+        self.doing = "building indexes again";
+        self.connection.execute_batch("REINDEX").map_err(|error| self.to_store_error(error))
+    }
+
+    /// The first column of a query, as texts.
+    fn query_lines(&self, sql: &str) -> Result<Vec<String>, Error> {
+        let read = || {
+            let mut statement = self.connection.prepare(sql)?;
+            let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
+            lines.collect::<Result<Vec<_>, _>>()
+        };
+        read().map_err(|error| self.to_store_error(error))
     }
 
     fn to_store_error(&self, error: rusqlite::Error) -> Error {

@@ -94,11 +94,7 @@ impl RecordStore {
         let mut written = 0;
         let mut number = 0i64;
         while written < size {
-            let part = self.read_transaction("reading an artefact", |session| {
-                let sql = "SELECT content FROM artefact_part WHERE upload = ?1 AND part = ?2";
-                session.query_row(sql, &[(&upload).into(), number.into()])
-            })?;
-            let part = part.map(|mut row| row.next_blob()).unwrap_or_default();
+            let part = self.artefact_part(&upload, number)?;
             if part.is_empty() {
                 break;
             }
@@ -111,6 +107,15 @@ impl RecordStore {
             return Err(Error::DamagedArtefact { store: self.name(), digest: *digest });
         }
         Ok(Bytes(size))
+    }
+
+    /// A part of an upload; empty after the last.
+    pub(super) fn artefact_part(&self, upload: &str, number: i64) -> Result<Vec<u8>, Error> {
+        let part = self.read_transaction("reading an artefact", |session| {
+            let sql = "SELECT content FROM artefact_part WHERE upload = ?1 AND part = ?2";
+            session.query_row(sql, &[upload.into(), number.into()])
+        })?;
+        Ok(part.map(|mut row| row.next_blob()).unwrap_or_default())
     }
 
     /// Links a stored content to a run and adds it to `Run.artefacts`. A file of the same name is

@@ -4,6 +4,7 @@ use metier_types::UtcTimestamp;
 
 use super::{RecordStore, to_microseconds};
 use crate::Error;
+use crate::codec::row_sum;
 
 const MAX_KEY_BYTES: usize = 1024;
 const MAX_VALUE_BYTES: usize = 64 << 10;
@@ -17,9 +18,10 @@ impl RecordStore {
         check_text("key", key, MAX_KEY_BYTES)?;
         check_text("value to remember", value, MAX_VALUE_BYTES)?;
         self.write_transaction("remembering", |session| {
-            let sql = "INSERT INTO memo (key, value, used) VALUES (?1, ?2, ?3) \
-                       ON CONFLICT (key) DO UPDATE SET value = excluded.value, used = excluded.used";
-            session.execute(sql, &[key.into(), value.into(), to_microseconds(UtcTimestamp::now()).into()])?;
+            let sql = "INSERT INTO memo (key, value, used, sum) VALUES (?1, ?2, ?3, ?4) \
+                       ON CONFLICT (key) DO UPDATE SET value = excluded.value, used = excluded.used, sum = excluded.sum";
+            let (now, sum) = (to_microseconds(UtcTimestamp::now()), row_sum(&[key.as_bytes(), value.as_bytes()]));
+            session.execute(sql, &[key.into(), value.into(), now.into(), sum.into()])?;
             let count = session.query_row("SELECT count(*) FROM memo", &[])?.map_or(0, |mut row| row.next_int());
             if count > MAX_MEMO_KEYS {
                 let sql = "DELETE FROM memo WHERE used < (SELECT used FROM memo ORDER BY used DESC LIMIT 1 OFFSET ?1)";

@@ -1,6 +1,7 @@
 //! The store: one interface over both engines. Each file here implements one part.
 
 mod artefacts;
+mod check;
 mod memo;
 mod predictors;
 mod records;
@@ -8,9 +9,12 @@ mod run_search;
 mod runs;
 mod series;
 mod session_queue;
+mod spooled;
 mod trials;
 
+pub use check::{StoreCheckReport, StoreFinding};
 pub use session_queue::{CancelOutcome, ClaimedSession, NewSession, SessionEnd, SessionFilter};
+pub(crate) use spooled::ArtefactReader;
 pub use trials::StoredTrial;
 
 use std::fmt;

@@ -6,6 +6,7 @@ use sha2::{Digest as _, Sha256};
 use super::records::to_checked_json;
 use super::{RecordStore, to_microseconds};
 use crate::Error;
+use crate::codec::row_sum;
 use crate::engine::SqlValue;
 
 /// Maximum size of a predictor file.
@@ -27,14 +28,14 @@ impl RecordStore {
         }
         let json = to_checked_json("record of a predictor", predictor)?;
         self.write_transaction("recording a predictor", |session| {
-            let sql = "INSERT INTO predictor (id, kind, device, made, record, file) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+            let sql = "INSERT INTO predictor (id, kind, device, made, record, file, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
                        ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, device = excluded.device, \
-                       made = excluded.made, record = excluded.record";
+                       made = excluded.made, record = excluded.record, sum = excluded.sum";
             let device = predictor.device.as_ref().map_or(SqlValue::Null, |device| device.id.as_str().into());
             let id = predictor.id.to_string();
             let made = to_microseconds(predictor.made).into();
-            let values =
-                [id.into(), predictor.kind.as_str().into(), device, made, json.as_str().into(), file.into()];
+            let (kind, sum) = (predictor.kind.as_str().into(), row_sum(&[json.as_bytes()]).into());
+            let values = [id.into(), kind, device, made, json.as_str().into(), file.into(), sum];
             session.execute(sql, &values).map(|_| ())
         })
     }
@@ -42,9 +43,10 @@ impl RecordStore {
     /// Replaces the record of a stored predictor; returns whether it exists.
     pub fn update_predictor(&self, predictor: &Predictor) -> Result<bool, Error> {
         let json = to_checked_json("record of a predictor", predictor)?;
-        let sql = "UPDATE predictor SET record = ?1 WHERE id = ?2";
+        let sql = "UPDATE predictor SET record = ?1, sum = ?3 WHERE id = ?2";
         self.write_transaction("recording a predictor", |session| {
-            Ok(session.execute(sql, &[json.as_str().into(), predictor.id.to_string().into()])? > 0)
+            let sum = row_sum(&[json.as_bytes()]).into();
+            Ok(session.execute(sql, &[json.as_str().into(), predictor.id.to_string().into(), sum])? > 0)
         })
     }
 

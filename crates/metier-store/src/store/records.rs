@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::{RecordStore, to_index_text};
 use crate::Error;
+use crate::codec::row_sum;
 use crate::engine::SqlTransaction;
 
 /// The SQL statements of one record table.
@@ -27,8 +28,9 @@ macro_rules! shelf {
             put: concat!(
                 "INSERT INTO ",
                 $table,
-                " (id, name, record) VALUES (?1, ?2, ?3) \
-                 ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record"
+                " (id, name, record, sum) VALUES (?1, ?2, ?3, ?4) \
+                 ON CONFLICT (id) DO UPDATE SET name = excluded.name, record = excluded.record, \
+                 sum = excluded.sum"
             ),
         }
     };
@@ -151,7 +153,8 @@ fn put_record(
     name: &str,
     json: &str,
 ) -> Result<(), Error> {
-    session.execute(shelf.put, &[id.into(), to_index_text(name).into(), json.into()]).map(|_| ())
+    let sum = row_sum(&[json.as_bytes()]).into();
+    session.execute(shelf.put, &[id.into(), to_index_text(name).into(), json.into(), sum]).map(|_| ())
 }
 
 /// Serialises a record and checks that it can be read back.

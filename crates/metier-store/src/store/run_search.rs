@@ -11,15 +11,61 @@ use crate::{Error, RunFilter};
 const MIN_ID_DIGITS: usize = 4;
 /// Maximum number of candidates in an error.
 const MAX_CANDIDATES: usize = 10;
+/// Maximum number of runs on a page of the list.
+const MAX_PAGE_RUNS: u32 = 1000;
+
+/// A page of stored records: id and JSON of each.
+struct RecordPage {
+    rows: Vec<(String, String)>,
+    has_more: bool,
+    /// Number of matching records on all pages.
+    total: u64,
+}
+
+/// Maximum number of batches in the history of a workload on a device.
+const MAX_HISTORY_BATCHES: usize = 20;
+/// Maximum number of workloads and devices whose history is read.
+const MAX_HISTORY_LINES: usize = 8;
 
 impl RecordStore {
     /// Runs that match a filter, newest first.
     pub fn runs(&self, filter: &RunFilter) -> Result<RunList, Error> {
+        let RecordPage { rows, has_more, total } = self.record_page(filter)?;
+        let parse = |(id, json): (String, String)| {
+            parse_run_row(&json).map_err(|error| self.record_error("run", id, error))
+        };
+        let runs: Vec<RunRow> = rows.into_iter().map(parse).collect::<Result<_, _>>()?;
+        let last = runs.last().filter(|_| has_more);
+        let next = last.map(|last| cursor_after(last.started, last.id));
+        Ok(RunList { schema: RecordSchema::new(), runs, next, total })
+    }
+
+    /// Full records of the latest runs that match a filter, newest first; at most `most`. They are
+    /// read with the pages of the list, not one by one.
+    pub fn latest_runs(&self, filter: &RunFilter, most: usize) -> Result<Vec<Run>, Error> {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut filter = filter.clone();
+        while runs.len() < most {
+            filter.limit = (most - runs.len()).min(MAX_PAGE_RUNS as usize) as u32;
+            let RecordPage { rows, has_more, .. } = self.record_page(&filter)?;
+            for (id, json) in rows {
+                let run = serde_json::from_str(&json).map_err(|error| self.record_error("run", id, error))?;
+                runs.push(run);
+            }
+            match runs.last().filter(|_| has_more) {
+                Some(last) => filter.after = Some(cursor_after(last.started, last.id)),
+                None => break,
+            }
+        }
+        Ok(runs)
+    }
+
+    fn record_page(&self, filter: &RunFilter) -> Result<RecordPage, Error> {
         let limit = match filter.limit {
             0 => 100,
-            limit if limit <= 1000 => i64::from(limit),
+            limit if limit <= MAX_PAGE_RUNS => i64::from(limit),
             limit => {
-                let want = "1 to 1000".to_string();
+                let want = format!("1 to {MAX_PAGE_RUNS}");
                 return Err(Error::Refused { what: "limit", got: limit.to_string(), want });
             }
         };
@@ -60,33 +106,8 @@ impl RecordStore {
             Ok((total, session.query_rows(&listing, &parameters(more))?))
         })?;
         let has_more = rows.len() as i64 > limit;
-        let runs = rows.into_iter().take(limit as usize).map(|mut row| {
-            let (id, json) = (row.next_text(), row.next_text());
-            parse_run_row(&json).map_err(|error| self.record_error("run", id, error))
-        });
-        let runs: Vec<RunRow> = runs.collect::<Result<_, _>>()?;
-        let next = runs.last().filter(|_| has_more).map(|last| {
-            RunPageCursor { started: to_microseconds(last.started), id: hex_id(last.id.as_bytes()) }
-                .to_string()
-        });
-        Ok(RunList { schema: RecordSchema::new(), runs, next, total: total.max(0) as u64 })
-    }
-
-    /// Full records of the latest runs that match a filter, newest first; at most `most`.
-    pub fn latest_runs(&self, filter: &RunFilter, most: usize) -> Result<Vec<Run>, Error> {
-        let mut runs = Vec::new();
-        let mut page = RunFilter { limit: most.clamp(1, 1000) as u32, ..filter.clone() };
-        loop {
-            let found = self.runs(&page)?;
-            for row in found.runs.iter().take(most - runs.len()) {
-                // A run may have been removed in between.
-                runs.extend(self.run(row.id)?);
-            }
-            match found.next {
-                Some(next) if runs.len() < most => page.after = Some(next),
-                _ => return Ok(runs),
-            }
-        }
+        let rows = rows.into_iter().take(limit as usize).map(|mut row| (row.next_text(), row.next_text()));
+        Ok(RecordPage { rows: rows.collect(), has_more, total: total.max(0) as u64 })
     }
 
     /// The runs that a text names: the latest batch of a workload (`NAME~1`: the batch before), a
@@ -142,6 +163,39 @@ impl RecordStore {
         }
     }
 
+    /// Runs of other batches of the workloads of these runs on their devices, the latest
+    /// [`MAX_HISTORY_BATCHES`] of each, without warm-up runs.
+    pub fn batch_history(&self, runs: &[Run]) -> Result<Vec<Run>, Error> {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        for run in runs {
+            let line = (run.workload.id.to_string(), run.device.id.to_string());
+            if !lines.contains(&line) && lines.len() < MAX_HISTORY_LINES {
+                lines.push(line);
+            }
+        }
+        let mut history = Vec::new();
+        for (workload, device) in lines {
+            let filter = RunFilter {
+                workload: Some(workload.clone()),
+                device: Some(device),
+                limit: 1000,
+                ..RunFilter::default()
+            };
+            let mut batches: Vec<BatchId> = Vec::new();
+            for row in self.runs(&filter)?.runs {
+                let is_new = row.repetitions > 1
+                    && !batches.contains(&row.batch)
+                    && !runs.iter().any(|run| run.batch == row.batch);
+                if is_new && batches.len() < MAX_HISTORY_BATCHES {
+                    batches.push(row.batch);
+                    let is_workload = |run: &Run| run.workload.id.as_str() == workload && !run.context.warmup;
+                    history.extend(self.batch(row.batch)?.into_iter().filter(is_workload));
+                }
+            }
+        }
+        Ok(history)
+    }
+
     /// Finds one run by a user's text: a full id, the first or last 4 or more digits of one,
     /// `last`, `last~2` (two before it), or a workload's name or id (its latest run). An exact name
     /// takes precedence over digits, since digits can be lengthened. Warm-up runs are found by id
@@ -193,6 +247,11 @@ impl RecordStore {
             }
         }
     }
+}
+
+/// The cursor of the page after a run.
+fn cursor_after(started: UtcTimestamp, id: RunId) -> String {
+    RunPageCursor { started: to_microseconds(started), id: hex_id(id.as_bytes()) }.to_string()
 }
 
 /// Parses `last` as 0 steps back and `last~2` as 2.

@@ -4,6 +4,7 @@ use metier_types::{ArtefactRef, BatchId, ExitCause, Run, RunExit, RunId, RunStat
 use serde::Deserialize;
 
 use super::{RecordStore, hex_id, to_index_text, to_microseconds};
+use crate::codec::row_sum;
 use crate::engine::{SqlTransaction, SqlValue};
 use crate::run_filter::{command_line, search_text};
 use crate::{Error, OwnerProcess};
@@ -39,18 +40,7 @@ impl RecordStore {
         let json = self.to_checked_json(run)?;
         let compacted = self.write_transaction("recording the end of a run", |session| {
             let was = stored_run_json(session, run.id)?.ok_or_else(|| self.run_not_found(run.id))?;
-            let linked = parse_artefacts(&was);
-            if linked.iter().all(|artefact_ref| run.artefacts.contains(artefact_ref)) {
-                self.update_run(session, run, &json)?;
-            } else {
-                let mut run = run.clone();
-                for artefact in linked {
-                    if run.artefacts.iter().all(|other| other.name != artefact.name) {
-                        run.artefacts.push(artefact);
-                    }
-                }
-                self.update_run(session, &run, &self.to_checked_json(&run)?)?;
-            }
+            self.replace_begun(session, run, &json, &was)?;
             self.compact_chunks(session, run.id)
         })?;
         if compacted {
@@ -171,19 +161,13 @@ impl RecordStore {
     }
 
     /// Returns `false` if the run ended, or another process marked it, since it was listed.
-    fn mark_interrupted(&self, id: RunId, owner: &str) -> Result<bool, Error> {
+    pub(super) fn mark_interrupted(&self, id: RunId, owner: &str) -> Result<bool, Error> {
         self.write_transaction("marking a run as interrupted", |session| {
             let sql = "SELECT record FROM run WHERE id = ?1 AND state = 'running' AND owner = ?2";
             let Some(mut row) = session.query_row(sql, &[hex_id(id.as_bytes()).into(), owner.into()])? else {
                 return Ok(false);
             };
-            let mut run = self.parse_run(id, &row.next_text())?;
-            run.state = RunState::Interrupted;
-            run.exit = Some(RunExit::from_cause(ExitCause::Lost));
-            run.warnings.push(RunWarning::new(
-                "interrupted",
-                "the measuring program went away before the end of the run; only what it had written is here",
-            ));
+            let run = interrupted_run(self.parse_run(id, &row.next_text())?);
             self.update_run(session, &run, &self.to_checked_json(&run)?)?;
             self.compact_chunks(session, id)?;
             Ok(true)
@@ -214,7 +198,7 @@ impl RecordStore {
     }
 
     /// Returns `false` if the id is in use.
-    fn insert_run(
+    pub(super) fn insert_run(
         &self,
         session: &mut dyn SqlTransaction,
         run: &Run,
@@ -222,8 +206,8 @@ impl RecordStore {
         owner: Option<&OwnerProcess>,
     ) -> Result<bool, Error> {
         let sql = "INSERT INTO run (batch, workload, workload_name, device, device_name, state, cause, started, \
-                   warmup, search, owner_host, owner, record, id) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) ON CONFLICT (id) DO NOTHING";
+                   warmup, search, owner_host, owner, record, id, sum) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT (id) DO NOTHING";
         if session.execute(sql, &run_columns(run, json, owner))? == 0 {
             return Ok(false);
         }
@@ -232,11 +216,38 @@ impl RecordStore {
         Ok(true)
     }
 
+    /// Replaces the record of a begun run by that of its end. Artefacts that were linked meanwhile
+    /// stay.
+    pub(super) fn replace_begun(
+        &self,
+        session: &mut dyn SqlTransaction,
+        run: &Run,
+        json: &str,
+        was: &str,
+    ) -> Result<(), Error> {
+        let linked = parse_artefacts(was);
+        if linked.iter().all(|artefact_ref| run.artefacts.contains(artefact_ref)) {
+            return self.update_run(session, run, json);
+        }
+        let mut run = run.clone();
+        for artefact in linked {
+            if run.artefacts.iter().all(|other| other.name != artefact.name) {
+                run.artefacts.push(artefact);
+            }
+        }
+        self.update_run(session, &run, &self.to_checked_json(&run)?)
+    }
+
     /// Replaces the record and clears the owner.
-    fn update_run(&self, session: &mut dyn SqlTransaction, run: &Run, json: &str) -> Result<(), Error> {
+    pub(super) fn update_run(
+        &self,
+        session: &mut dyn SqlTransaction,
+        run: &Run,
+        json: &str,
+    ) -> Result<(), Error> {
         let sql = "UPDATE run SET batch = ?1, workload = ?2, workload_name = ?3, device = ?4, device_name = ?5, \
                    state = ?6, cause = ?7, started = ?8, warmup = ?9, search = ?10, owner_host = ?11, owner = ?12, \
-                   record = ?13 WHERE id = ?14";
+                   record = ?13, sum = ?15 WHERE id = ?14";
         session.execute(sql, &run_columns(run, json, None))?;
         let id = hex_id(run.id.as_bytes());
         session.execute("DELETE FROM tag WHERE run = ?1", &[(&id).into()])?;
@@ -249,10 +260,23 @@ impl RecordStore {
     pub(super) fn replace_record(&self, session: &mut dyn SqlTransaction, run: &Run) -> Result<(), Error> {
         let json = self.to_checked_json(run)?;
         let id = hex_id(run.id.as_bytes());
-        session.execute("UPDATE run SET record = ?1 WHERE id = ?2", &[json.into(), (&id).into()])?;
+        let sum = row_sum(&[json.as_bytes()]);
+        let sql = "UPDATE run SET record = ?1, sum = ?3 WHERE id = ?2";
+        session.execute(sql, &[json.into(), (&id).into(), sum.into()])?;
         session.execute("DELETE FROM run_artefact WHERE run = ?1", &[(&id).into()])?;
         write_artefacts(session, run)
     }
+}
+
+/// A run whose measuring process is gone.
+pub(super) fn interrupted_run(mut run: Run) -> Run {
+    run.state = RunState::Interrupted;
+    run.exit = Some(RunExit::from_cause(ExitCause::Lost));
+    run.warnings.push(RunWarning::new(
+        "interrupted",
+        "the measuring program went away before the end of the run; only what it had written is here",
+    ));
+    run
 }
 
 fn state_error(want: &str, got: RunState) -> Error {
@@ -274,7 +298,7 @@ fn parse_artefacts(json: &str) -> Vec<ArtefactRef> {
     serde_json::from_str::<ArtefactList>(json).map(|part| part.artefacts).unwrap_or_default()
 }
 
-fn run_columns<'a>(run: &Run, json: &'a str, owner: Option<&OwnerProcess>) -> [SqlValue<'a>; 14] {
+pub(super) fn run_columns<'a>(run: &Run, json: &'a str, owner: Option<&OwnerProcess>) -> [SqlValue<'a>; 15] {
     [
         hex_id(run.batch.as_bytes()).into(),
         to_index_text(run.workload.id.as_str()).into(),
@@ -290,6 +314,7 @@ fn run_columns<'a>(run: &Run, json: &'a str, owner: Option<&OwnerProcess>) -> [S
         owner.and_then(|owner| serde_json::to_string(owner).ok()).into(),
         json.into(),
         hex_id(run.id.as_bytes()).into(),
+        row_sum(&[json.as_bytes()]).into(),
     ]
 }
 

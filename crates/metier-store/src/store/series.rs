@@ -22,7 +22,7 @@ const CHUNKS_PER_FETCH: i64 = 64;
 /// Maximum values that one call returns: 2 GiB.
 const MAX_SERIES_VALUES: usize = 1 << 28;
 
-const PIECE_LIMITS: DecodeLimits =
+pub(super) const PIECE_LIMITS: DecodeLimits =
     DecodeLimits { rows: MAX_BLOCK_ROWS as u32, columns: 4096, values: 1 << 23 };
 
 /// Encoded rows of a series and their range.
@@ -32,14 +32,25 @@ impl RecordStore {
     /// Appends samples to a run: any number of named series. Columns may differ from earlier
     /// chunks.
     pub fn append_series(&self, run: RunId, chunk: &[Series]) -> Result<(), Error> {
+        self.insert_chunks(run, &self.encode_chunks(run, chunk)?)
+    }
+
+    /// Encodes samples of a run and numbers the chunks. The numbers make a repeated insertion
+    /// harmless, also in another store.
+    pub(crate) fn encode_chunks(&self, run: RunId, chunk: &[Series]) -> Result<Vec<SeriesChunk>, Error> {
         self.check_series(run, chunk)?;
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         for series in chunk {
-            for (bytes, _) in self.encode_pieces(series, MAX_CHUNK_VALUES)? {
-                pieces.push((series.name.as_str(), self.next_chunk_number(), bytes));
+            for (content, _) in self.encode_pieces(series, MAX_CHUNK_VALUES)? {
+                let number = self.next_chunk_number();
+                chunks.push(SeriesChunk { series: series.name.clone(), number, content });
             }
         }
-        if pieces.is_empty() {
+        Ok(chunks)
+    }
+
+    pub(crate) fn insert_chunks(&self, run: RunId, chunks: &[SeriesChunk]) -> Result<(), Error> {
+        if chunks.is_empty() {
             return Ok(());
         }
         let id = hex_id(run.as_bytes());
@@ -47,11 +58,7 @@ impl RecordStore {
             if session.query_row("SELECT id FROM run WHERE id = ?1", &[(&id).into()])?.is_none() {
                 return Err(self.run_not_found(run));
             }
-            for (name, number, bytes) in &pieces {
-                let sql = "INSERT INTO chunk (run, series, seq, content) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
-                session.execute(sql, &[(&id).into(), (*name).into(), (*number).into(), bytes.as_slice().into()])?;
-            }
-            Ok(())
+            chunks.iter().try_for_each(|chunk| insert_chunk(session, &id, chunk))
         })
     }
 
@@ -268,7 +275,25 @@ impl RecordStore {
     }
 }
 
-fn chunks_after(
+/// An encoded chunk of a series; numbers ascend in the order of time.
+#[derive(Debug)]
+pub(crate) struct SeriesChunk {
+    pub series: String,
+    pub number: i64,
+    pub content: Vec<u8>,
+}
+
+pub(super) fn insert_chunk(
+    session: &mut dyn SqlTransaction,
+    id: &str,
+    chunk: &SeriesChunk,
+) -> Result<(), Error> {
+    let sql = "INSERT INTO chunk (run, series, seq, content) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+    let values = [id.into(), (&chunk.series).into(), chunk.number.into(), chunk.content.as_slice().into()];
+    session.execute(sql, &values).map(|_| ())
+}
+
+pub(super) fn chunks_after(
     session: &mut dyn SqlTransaction,
     id: &str,
     name: &str,

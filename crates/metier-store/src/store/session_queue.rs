@@ -11,8 +11,9 @@ use metier_types::{
 };
 
 use super::{RecordStore, hex_id, to_index_text, to_microseconds};
+use crate::codec::row_sum;
 use crate::engine::{SqlRow, SqlTransaction, SqlValue};
-use crate::{Error, OwnerProcess};
+use crate::{Error, OwnerProcess, RunFilter};
 
 /// Maximum size of a record: a run file has a few kB, and the interfaces accept at most 1 MiB.
 const MAX_RECORD_BYTES: usize = 4 << 20;
@@ -77,6 +78,15 @@ pub struct SessionEnd {
     pub reason: Option<String>,
 }
 
+impl SessionEnd {
+    pub(super) fn apply_to(&self, record: &mut Record, now: UtcTimestamp) {
+        record.state = self.state;
+        record.ended = Some(now);
+        record.exit_code = self.exit_code;
+        record.reason.clone_from(&self.reason);
+    }
+}
+
 /// Outcome of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
@@ -125,14 +135,17 @@ impl RecordStore {
                 turns: 0,
                 extra: ExtraFields::new(),
             };
-            let sql = "INSERT INTO session (id, number, state, device, job, cancel, record) \
-                       VALUES (?1, ?2, 'queued', ?3, ?4, 0, ?5)";
-            let values: [SqlValue<'_>; 5] = [
+            let sql = "INSERT INTO session (id, number, state, device, job, cancel, record, sum) \
+                       VALUES (?1, ?2, 'queued', ?3, ?4, 0, ?5, ?6)";
+            let json = session_json(&record)?;
+            let sum = row_sum(&[json.as_bytes()]);
+            let values: [SqlValue<'_>; 6] = [
                 hex_id(new.id.as_bytes()).into(),
                 number.into(),
                 new.device.as_deref().map(to_index_text).into(),
                 new.job.as_deref().map(to_index_text).into(),
-                session_json(&record)?.into(),
+                json.into(),
+                sum.into(),
             ];
             session.execute(sql, &values)?;
             let old = "DELETE FROM session WHERE number <= ?1 AND state NOT IN ('queued', 'running')";
@@ -265,14 +278,12 @@ impl RecordStore {
             record.measured_by = Some(device.clone());
             record.reason = None;
             record.turns += 1;
-            let sql = "UPDATE session SET state = 'running', worker = ?1, owner = ?2, child = NULL, record = ?3 \
+            let sql = "UPDATE session SET state = 'running', worker = ?1, owner = ?2, child = NULL, record = ?3, sum = ?5 \
                        WHERE id = ?4 AND state = 'queued'";
-            let values = [
-                (&worker).into(),
-                (&owner).into(),
-                session_json(&record)?.into(),
-                hex_id(record.id.as_bytes()).into(),
-            ];
+            let json = session_json(&record)?;
+            let sum = row_sum(&[json.as_bytes()]);
+            let id = hex_id(record.id.as_bytes());
+            let values = [(&worker).into(), (&owner).into(), json.into(), id.into(), sum.into()];
             // It may have been cancelled or claimed by another device in the meantime.
             Ok((session.execute(sql, &values)? == 1).then_some(record))
         })
@@ -323,7 +334,7 @@ impl RecordStore {
             record.state = SessionState::Cancelled;
             record.ended = Some(now);
             record.reason = Some(format!("cancelled {by} before its turn came"));
-            put_session(session, &mut record)?;
+            replace_session(session, &mut record)?;
             Ok(CancelOutcome::Removed)
         })
     }
@@ -338,19 +349,21 @@ impl RecordStore {
             };
             let mut record = self.parse_session(&id.to_string(), &row.next_text())?;
             record.runs = runs.iter().copied().take(MAX_LISTED_RUNS).collect();
-            let sql = "UPDATE session SET record = ?1 WHERE id = ?2";
-            session.execute(sql, &[session_json(&record)?.into(), hex_id(id.as_bytes()).into()]).map(|_| ())
+            let sql = "UPDATE session SET record = ?1, sum = ?3 WHERE id = ?2";
+            let json = session_json(&record)?;
+            let sum = row_sum(&[json.as_bytes()]);
+            session.execute(sql, &[json.into(), hex_id(id.as_bytes()).into(), sum.into()]).map(|_| ())
         })
+    }
+
+    /// The runs that a session has made so far, oldest first.
+    pub fn runs_of_session(&self, session: &Record) -> Result<Vec<RunId>, Error> {
+        runs_of_batch(self, session.batch)
     }
 
     /// Ends a session of this owner. Returns `false` if the owner no longer holds it.
     pub fn end_session(&self, id: SessionId, owner: &OwnerProcess, end: &SessionEnd) -> Result<bool, Error> {
-        self.settle_session(id, &owner_json(owner)?, |record, now| {
-            record.state = end.state;
-            record.ended = Some(now);
-            record.exit_code = end.exit_code;
-            record.reason = end.reason.clone();
-        })
+        self.settle_session(id, &owner_json(owner)?, |record, now| end.apply_to(record, now))
     }
 
     /// Sessions that are marked as running on a device.
@@ -409,7 +422,7 @@ impl RecordStore {
             };
             let mut record = self.parse_session(&id.to_string(), &row.next_text())?;
             change(&mut record, now);
-            put_session(session, &mut record)?;
+            replace_session(session, &mut record)?;
             Ok(true)
         })
     }
@@ -417,10 +430,7 @@ impl RecordStore {
     /// Stores a part of a session's output; `part` ascends.
     pub fn append_session_log(&self, id: SessionId, part: u32, content: &[u8]) -> Result<(), Error> {
         self.write_transaction("keeping the log of a session", |session| {
-            let sql =
-                "INSERT INTO session_log (session, part, content) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-            let values = [hex_id(id.as_bytes()).into(), i64::from(part).into(), content.into()];
-            session.execute(sql, &values).map(|_| ())
+            insert_log_part(session, id, part, content)
         })
     }
 
@@ -476,6 +486,29 @@ impl RecordStore {
     }
 }
 
+pub(super) fn insert_log_part(
+    session: &mut dyn SqlTransaction,
+    id: SessionId,
+    part: u32,
+    content: &[u8],
+) -> Result<(), Error> {
+    let sql = "INSERT INTO session_log (session, part, content, sum) VALUES (?1, ?2, ?3, ?4) \
+               ON CONFLICT DO NOTHING";
+    let sum = row_sum(&[content]).into();
+    session
+        .execute(sql, &[hex_id(id.as_bytes()).into(), i64::from(part).into(), content.into(), sum])
+        .map(|_| ())
+}
+
+/// The runs of a batch, oldest first, as a session lists them.
+pub(super) fn runs_of_batch(store: &RecordStore, batch: BatchId) -> Result<Vec<RunId>, Error> {
+    let filter =
+        RunFilter { batch: Some(batch), warmup: true, limit: MAX_LISTED_RUNS as u32, ..RunFilter::default() };
+    let mut runs: Vec<RunId> = store.runs(&filter)?.runs.iter().map(|run| run.id).collect();
+    runs.reverse();
+    Ok(runs)
+}
+
 /// Locks the lane, so that transactions in it run one after the other.
 fn lock_lane(session: &mut dyn SqlTransaction, lane: &str) -> Result<(), Error> {
     let sql = "INSERT INTO session_lane (lane, used, last) VALUES (?1, ?2, 0) \
@@ -499,16 +532,17 @@ fn waiting_sessions(session: &mut dyn SqlTransaction) -> Result<Vec<(i64, Option
 }
 
 /// Writes a record and clears its worker.
-fn put_session(session: &mut dyn SqlTransaction, record: &mut Record) -> Result<(), Error> {
+pub(super) fn replace_session(session: &mut dyn SqlTransaction, record: &mut Record) -> Result<(), Error> {
     record.position = None;
-    let sql =
-        "UPDATE session SET state = ?1, record = ?2, worker = NULL, owner = NULL, child = NULL WHERE id = ?3";
-    let values =
-        [record.state.word().into(), session_json(record)?.into(), hex_id(record.id.as_bytes()).into()];
+    let sql = "UPDATE session SET state = ?1, record = ?2, worker = NULL, owner = NULL, child = NULL, \
+               sum = ?4 WHERE id = ?3";
+    let json = session_json(record)?;
+    let sum = row_sum(&[json.as_bytes()]);
+    let values = [record.state.word().into(), json.into(), hex_id(record.id.as_bytes()).into(), sum.into()];
     session.execute(sql, &values).map(|_| ())
 }
 
-fn owner_json(owner: &OwnerProcess) -> Result<String, Error> {
+pub(super) fn owner_json(owner: &OwnerProcess) -> Result<String, Error> {
     let refused = |error: serde_json::Error| Error::Refused {
         what: "owner of a session",
         got: error.to_string(),
@@ -519,7 +553,7 @@ fn owner_json(owner: &OwnerProcess) -> Result<String, Error> {
 
 /// The JSON of a record. It never contains a NUL, which PostgreSQL rejects: JSON escapes it as
 /// `\u0000`.
-fn session_json(record: &Record) -> Result<String, Error> {
+pub(super) fn session_json(record: &Record) -> Result<String, Error> {
     let refused = |got: String, want: &str| {
         Err(Error::Refused { what: "record of a session", got, want: want.to_string() })
     };

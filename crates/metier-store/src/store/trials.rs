@@ -6,6 +6,7 @@ use metier_types::{DeviceId, UtcTimestamp};
 use super::memo::check_text;
 use super::{RecordStore, to_microseconds};
 use crate::Error;
+use crate::codec::row_sum;
 
 const MAX_KEY_BYTES: usize = 4096;
 const MAX_RECORD_BYTES: usize = 64 << 10;
@@ -27,11 +28,14 @@ impl RecordStore {
         }
         let now = to_microseconds(UtcTimestamp::now());
         self.write_transaction("recording trials", |session| {
-            let sql = "INSERT INTO trial (device, kind, key, made, record) VALUES (?1, ?2, ?3, ?4, ?5) \
-                       ON CONFLICT (device, kind, key) DO UPDATE SET made = excluded.made, record = excluded.record";
+            let sql = "INSERT INTO trial (device, kind, key, made, record, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+                       ON CONFLICT (device, kind, key) DO UPDATE SET made = excluded.made, \
+                       record = excluded.record, sum = excluded.sum";
             for trial in trials {
+                let parts = [device.as_str(), kind, &trial.key, &trial.record].map(str::as_bytes);
                 let (key, record) = (trial.key.as_str().into(), trial.record.as_str().into());
-                session.execute(sql, &[device.as_str().into(), kind.into(), key, now.into(), record])?;
+                let sum = row_sum(&parts).into();
+                session.execute(sql, &[device.as_str().into(), kind.into(), key, now.into(), record, sum])?;
             }
             Ok(())
         })

@@ -267,6 +267,11 @@ fn lists_are_newest_first_and_paged(place: &Place) {
         assert_eq!(page.runs.len(), 10);
     }
     assert_eq!(seen, runs.iter().map(|run| run.id).collect::<Vec<_>>());
+    for most in [0, 1, 10, 25, 26] {
+        let latest = store.latest_runs(&RunFilter::default(), most).unwrap();
+        let one_by_one: Vec<_> = seen.iter().take(most).map(|id| store.run(*id).unwrap().unwrap()).collect();
+        assert_eq!(latest, one_by_one, "{most}");
+    }
     let row = store.runs(&RunFilter { limit: 1, ..Default::default() }).unwrap().runs.remove(0);
     assert_eq!(row.command, "./train --rate 0.1 'a file'");
     assert_eq!((row.repetition, row.repetitions, row.warmup, row.warnings), (1, 3, false, 0));
@@ -276,6 +281,18 @@ fn lists_are_newest_first_and_paged(place: &Place) {
         assert!(matches!(store.runs(&filter), Err(Error::Refused { .. })), "{wrong}");
     }
     assert!(store.runs(&RunFilter { limit: 1001, ..Default::default() }).is_err());
+}
+
+#[test]
+fn the_latest_runs_may_span_pages_of_the_list() {
+    let place = Place::sqlite();
+    let store = place.open();
+    let mut ids: Vec<_> = (0..1003).map(|i| begun(&store, i, "train").id).collect();
+    ids.reverse();
+    for most in [1000, 1002, 2000] {
+        let latest = store.latest_runs(&RunFilter::default(), most).unwrap();
+        assert_eq!(latest.iter().map(|run| run.id).collect::<Vec<_>>(), ids[..most.min(1003)]);
+    }
 }
 
 fn filters_select(place: &Place) {
@@ -670,7 +687,7 @@ fn a_check_tells_engine_and_size(place: &Place) {
     let store = place.open();
     begun(&store, 0, "train");
     let health = store.check_health().unwrap();
-    assert_eq!((health.schema_version, health.runs, health.problems.len()), (3, 1, 0));
+    assert_eq!((health.schema_version, health.runs, health.problems.len()), (4, 1, 0));
     assert!(health.size_bytes.get() > 0 && !health.engine_version.is_empty());
     assert!(["sqlite", "postgresql"].contains(&health.engine));
 }

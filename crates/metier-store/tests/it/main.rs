@@ -8,6 +8,7 @@
     reason = "tests"
 )]
 
+mod check;
 mod common;
 mod engines;
 mod killed;

@@ -103,7 +103,7 @@ fn a_newer_schema_is_refused_and_left_as_it_was() {
         RecordStore::open(&place.location()).map(|_| ()).unwrap_err(),
         RecordStore::open_read_only(&place.location()).map(|_| ()).unwrap_err(),
     ] {
-        assert!(matches!(error, Error::Newer { found: 99, known: 3, .. }), "{error}");
+        assert!(matches!(error, Error::Newer { found: 99, known: 4, .. }), "{error}");
     }
 }
 
@@ -113,6 +113,7 @@ fn every_earlier_schema_is_brought_up_to_date() {
         include_str!("../golden/schema-1.postgres.sql"),
         include_str!("../golden/schema-2.postgres.sql"),
         include_str!("../golden/schema-3.postgres.sql"),
+        include_str!("../golden/schema-4.postgres.sql"),
     ];
     for version in 1..=shipped.len() {
         let sql = shipped[..version].concat();
@@ -125,7 +126,7 @@ fn every_earlier_schema_is_brought_up_to_date() {
             ))
             .unwrap();
         let store = place.open();
-        assert_eq!(store.check_health().unwrap().schema_version, 3);
+        assert_eq!(store.check_health().unwrap().schema_version, 4);
         let run = run_at(0, "train");
         store.begin_run(&run, &owner(1)).unwrap();
         assert_eq!(store.find_run("train").unwrap(), run.id);
@@ -134,6 +135,7 @@ fn every_earlier_schema_is_brought_up_to_date() {
         include_str!("../../src/migrations/1.postgres.sql"),
         include_str!("../../src/migrations/2.postgres.sql"),
         include_str!("../../src/migrations/3.postgres.sql"),
+        include_str!("../../src/migrations/4.postgres.sql"),
     ];
     assert_eq!(shipped, now, "these versions have shipped: add another");
 }

@@ -57,7 +57,7 @@ fn a_newer_schema_is_refused_and_left_as_it_was() {
     checkpoint(&path);
     let before = fs::read(&path).unwrap();
     for error in [refusal(&at(&path)), RecordStore::open_read_only(&at(&path)).map(|_| ()).unwrap_err()] {
-        assert!(matches!(error, Error::Newer { found: 99, known: 3, .. }), "{error}");
+        assert!(matches!(error, Error::Newer { found: 99, known: 4, .. }), "{error}");
         assert!(error.to_string().contains("newer metier"), "{error}");
     }
     assert!(fs::read(&path).unwrap() == before);
@@ -76,6 +76,7 @@ fn every_earlier_schema_is_brought_up_to_date() {
         include_str!("../golden/schema-1.sqlite.sql"),
         include_str!("../golden/schema-2.sqlite.sql"),
         include_str!("../golden/schema-3.sqlite.sql"),
+        include_str!("../golden/schema-4.sqlite.sql"),
     ];
     for version in 1..=shipped.len() {
         let sql = shipped[..version].concat();
@@ -100,7 +101,7 @@ fn every_earlier_schema_is_brought_up_to_date() {
             .unwrap();
         drop(connection);
         let store = RecordStore::open(&at(&path)).unwrap();
-        assert_eq!(store.check_health().unwrap().schema_version, 3);
+        assert_eq!(store.check_health().unwrap().schema_version, 4);
         assert_eq!(store.run(run.id).unwrap().unwrap(), run);
         assert_eq!(store.find_run("train").unwrap(), run.id);
         store.put_device(&device("1", "a")).unwrap();
@@ -109,6 +110,7 @@ fn every_earlier_schema_is_brought_up_to_date() {
         include_str!("../../src/migrations/1.sqlite.sql"),
         include_str!("../../src/migrations/2.sqlite.sql"),
         include_str!("../../src/migrations/3.sqlite.sql"),
+        include_str!("../../src/migrations/4.sqlite.sql"),
     ];
     assert_eq!(shipped, now, "these versions have shipped: add another");
 }

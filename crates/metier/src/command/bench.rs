@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use metier_infer::inference_job::{InferenceJob, InferenceOutcome, RESULT_FILE};
 use metier_infer::{BenchReport, Error, RuntimeComparison, compare_outputs, graph_inputs, library};
 use metier_onnx::{GraphAnalysis, OnnxLimits};
-use metier_predict::latency::run_trials;
+use metier_predict::latency::{measured_graph, run_trials};
 use metier_types::{ContentDigest, GraphUse, Run as Record, Seconds};
 
 use super::CommandContext;
@@ -255,17 +255,13 @@ impl BenchArgs {
             ["bench".as_ref(), "--job".as_ref(), file.as_ref(), "--quiet".as_ref()];
         let command: Vec<OsString> =
             std::iter::once(program.as_os_str()).chain(words).map(Into::into).collect();
-        let shape = |value: &metier_onnx::analysis::ValueDescription| {
-            let sizes = value.shape.iter().flatten().map(|size| size.unwrap_or_default());
-            (value.name.clone(), sizes.collect())
-        };
         let measured = graph_run::GraphMeasurement {
             graph: GraphUse {
                 file: job.graph.display().to_string(),
                 digest: *digest,
                 runtime: job.engine().name().to_string(),
                 threads: job.threads as u32,
-                shapes: analysis.inputs.iter().map(shape).collect(),
+                shapes: measured_graph::input_shapes(analysis),
                 extra: Default::default(),
             },
             command,

@@ -58,12 +58,14 @@ impl CompareArgs {
     pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let mut sides = ComparisonSides::new(context);
         let (a, b) = (sides.runs(&self.a)?, sides.runs(&self.b)?);
+        let history = sides.history(&[a.as_slice(), &b].concat());
         let fields = if self.metric.is_empty() { SummaryField::ALL.to_vec() } else { self.metric.clone() };
         let options = CompareOptions {
             label_a: side_label(&self.a),
             label_b: side_label(&self.b),
             keep_failed: self.keep_failed,
             fields,
+            history,
             ..CompareOptions::default()
         };
         let comparison = compare(&a, &b, &options)?;
@@ -130,6 +132,12 @@ impl<'a> ComparisonSides<'a> {
         Ok(store)
     }
 
+    /// Earlier batches of the workloads of these runs; none without a store.
+    pub fn history(&mut self, runs: &[Run]) -> Vec<Run> {
+        let store = self.store.clone().map_or_else(|| self.context.store(), Ok);
+        store.and_then(|store| Ok(store.batch_history(runs)?)).unwrap_or_default()
+    }
+
     /// The runs that a text names.
     pub fn runs(&mut self, text: &str) -> anyhow::Result<Vec<Run>> {
         if Path::new(text).is_file() {
@@ -194,7 +202,7 @@ fn verdict_text(metric: &MetricComparison) -> (String, fn(StreamPaint, &str) -> 
     }
 }
 
-fn comparison_table(comparison: &RunComparison, paint: StreamPaint) -> String {
+pub fn comparison_table(comparison: &RunComparison, paint: StreamPaint) -> String {
     let (a, b) = (&comparison.a, &comparison.b);
     let runs = |n: usize| if n == 1 { "1 run".to_string() } else { format!("{n} runs") };
     let mut text =
@@ -224,15 +232,14 @@ fn comparison_table(comparison: &RunComparison, paint: StreamPaint) -> String {
     for warning in &comparison.warnings {
         text.push_str(&format!("{} {}\n", paint.yellow("warning:"), warning.text));
     }
-    if let Some(coverage) = comparison.metrics.iter().find_map(|metric| metric.coverage) {
-        let legend = format!("medians; intervals hold the true change {coverage} of the time");
-        text.push_str(&format!("{}\n", paint.dim(&legend)));
+    if let Some(statement) = &comparison.interval_statement {
+        text.push_str(&format!("{}\n", paint.dim(&format!("medians; {statement}"))));
     }
     text
 }
 
 const CSV_COLUMNS: &str =
-    "metric,unit,a_n,a_median,b_n,b_median,change_ratio,low,high,p_value,verdict,because";
+    "metric,unit,a_n,a_median,b_n,b_median,change_ratio,low,high,p_value,verdict,because,drift,drift_ratio";
 
 fn metric_cells(metric: &MetricComparison) -> Vec<String> {
     vec![
@@ -248,5 +255,7 @@ fn metric_cells(metric: &MetricComparison) -> Vec<String> {
         csv_cell(metric.p_value.map(|x| x.get())),
         serialised_word(&metric.verdict),
         metric.because.clone().unwrap_or_default(),
+        metric.drift.map(|drift| drift.word().to_string()).unwrap_or_default(),
+        csv_cell(metric.drift_ratio.map(|x| x.get())),
     ]
 }

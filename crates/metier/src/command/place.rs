@@ -15,7 +15,7 @@ use metier_onnx::{GraphAnalysis, OnnxLimits};
 use metier_place::{
     AppliedDeployment, Placement, PlacementCandidate, PlacementDemand, PlacementStanding, place,
 };
-use metier_predict::latency::conditions::MAX_LOAD;
+use metier_predict::latency::conditions::{MAX_LOAD, REPLICA_THREADS};
 use metier_predict::latency::{InferenceConditions, LatencyPredictor};
 use metier_predict::node_predictor::NodePredictor;
 use metier_predict::passport_resolver::{LocalNode, PassportResolver};
@@ -25,7 +25,7 @@ use metier_types::{Bytes, Prediction, Seconds};
 
 use super::CommandContext;
 use super::inspect::BindingArgs;
-use super::predict::{parse_share, thread_count};
+use super::predict::parse_share;
 use super::up;
 use crate::config::data_folder;
 use crate::exit::{CliExitCode, usage_error};
@@ -54,10 +54,9 @@ pub struct PlaceArgs {
     /// Runtime: rten, onnxruntime
     #[arg(long, value_name = "NAME", default_value = "rten")]
     runtime: String,
-    /// Threads of each replica, and its CPU request in cores [default: all threads of the node, a
-    /// request of one core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    threads: Option<u32>,
+    /// Threads of each replica, for which its time is predicted and as many cores are requested
+    #[arg(long, value_name = "N", default_value_t = REPLICA_THREADS, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    threads: u32,
     /// Load of the nodes' processors by other programs, as 50%; above 100% their threads queue
     #[arg(long, value_name = "SHARE", conflicts_with = "prometheus")]
     load: Option<String>,
@@ -100,6 +99,9 @@ pub struct PlaceArgs {
     /// Create or replace the Deployment, after a dry run
     #[arg(long, requires = "image", conflicts_with = "rollback")]
     apply: bool,
+    /// Replace a Deployment of that name that metier did not make; --rollback restores it
+    #[arg(long, requires = "apply")]
+    replace: bool,
     /// Restore the Deployment from before the last --apply
     #[arg(long)]
     rollback: bool,
@@ -128,6 +130,7 @@ fn parse_wait(text: &str) -> Result<Duration, String> {
 impl PlaceArgs {
     /// Chooses the node, and applies or rolls back on request.
     pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        super::sweep_jobs();
         let access = ClusterAccess {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
@@ -147,14 +150,14 @@ impl PlaceArgs {
         let graph = self.analyse_graph(path, &bytes)?;
         let demand = PlacementDemand {
             workload: serving.name.clone(),
-            threads: self.threads.unwrap_or(1),
+            threads: self.threads,
             replicas: self.replicas,
             architecture: self.arch.clone(),
             labels: parse_name_values("--selector", &self.selector)?.into_iter().collect::<BTreeMap<_, _>>(),
         };
         let conditions = InferenceConditions {
             runtime: self.runtime.clone(),
-            threads: thread_count(self.threads)?,
+            threads: self.threads,
             cpu_load: parse_share("--load", self.load.as_ref(), MAX_LOAD)?,
             ..InferenceConditions::default()
         };
@@ -249,6 +252,7 @@ impl PlaceArgs {
             arguments: self.arguments.clone(),
             environment: parse_name_values("--env", &self.env)?,
             ports: self.ports.clone(),
+            replaces_foreign: self.replace,
         };
         match serving.defect() {
             Some((field, got, want)) => Err(usage_error(format!("--{field} is {got}; want {want}"))),

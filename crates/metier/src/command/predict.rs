@@ -6,9 +6,11 @@ use clap::{Args, Subcommand};
 use metier_linux::KernelRoots;
 use metier_onnx::GraphAnalysis;
 use metier_predict::latency::conditions::{ALL_PROCESSORS, MAX_LOAD};
-use metier_predict::latency::{InferenceConditions, LatencyPredictor as Asked, PredictedOperatorTime};
+use metier_predict::latency::{
+    InferenceConditions, LatencyError, LatencyPredictor as Asked, PredictedOperatorTime, measured_graph,
+};
 use metier_store::RecordStore;
-use metier_types::{Passport, Prediction, Ratio, Seconds};
+use metier_types::{ContentDigest, Device, Passport, Prediction, Ratio, Seconds};
 use serde_json::{Value, json};
 
 use super::CommandContext;
@@ -81,10 +83,9 @@ pub const THIS_DEVICE: &str = "here";
 /// The passport that a flag names.
 pub fn find_passport(store: &RecordStore, flag: &str, name: &str) -> anyhow::Result<Passport> {
     if name == THIS_DEVICE {
-        let device =
-            metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
-        let known = metier_device::passport::find_for_device(Some(store), &device);
-        return Ok(known.unwrap_or_else(|| metier_predict::latency::unmeasured(device)));
+        let roots = KernelRoots::default();
+        let device = metier_device::identity::identify_device(&roots, data_folder().as_deref())?;
+        return own_passport(store, &roots, device);
     }
     metier_device::passport::find_passport(Some(store), name).ok_or_else(|| {
         let known: Vec<String> = metier_device::passport::list_passports(Some(store))
@@ -96,6 +97,17 @@ pub fn find_passport(store: &RecordStore, flag: &str, name: &str) -> anyhow::Res
             known.join(", ")
         ))
     })
+}
+
+/// The passport of this device. Without one, a quick one is measured and stored.
+pub fn own_passport(store: &RecordStore, roots: &KernelRoots, device: Device) -> anyhow::Result<Passport> {
+    if let Some(known) = metier_device::passport::find_for_device(Some(store), &device) {
+        return Ok(known);
+    }
+    let passport = metier_device::passport::measure_quick_passport(device, roots)?;
+    store.put_device(&passport.device)?;
+    store.put_passport(&passport)?;
+    Ok(passport)
 }
 
 /// The requested number of threads; else all of each device.
@@ -138,8 +150,9 @@ impl PredictLatencyArgs {
         let store = context.writable_store()?;
         let latency = Asked::open(&store)?;
         let mut answers: Vec<(Passport, Prediction)> = Vec::new();
+        let digest = metier_store::digest::digest_bytes(&bytes);
         for passport in self.selected_passports(&store)? {
-            match latency.graph(&graph, &passport, &conditions) {
+            match predict_or_measured(&store, &latency, &digest, &graph, &passport, &conditions) {
                 Ok(prediction) => answers.push((passport, prediction)),
                 // Among many devices some may lack a figure; for a single device the error is the
                 // result.
@@ -161,6 +174,8 @@ impl PredictLatencyArgs {
 
     fn selected_passports(&self, store: &RecordStore) -> anyhow::Result<Vec<Passport>> {
         if self.device.iter().any(|name| name == "all") {
+            // This device has one from here on.
+            find_passport(store, "--device", THIS_DEVICE)?;
             return Ok(metier_device::passport::list_passports(Some(store)));
         }
         if self.device.is_empty() {
@@ -258,6 +273,22 @@ impl PredictLatencyArgs {
                 console.print(&table.render(console.paint))
             }
         }
+    }
+}
+
+/// What was measured there; else what is predicted.
+fn predict_or_measured(
+    store: &RecordStore,
+    latency: &Asked,
+    file: &ContentDigest,
+    graph: &GraphAnalysis,
+    passport: &Passport,
+    conditions: &InferenceConditions,
+) -> Result<Prediction, LatencyError> {
+    let conditions = conditions.on(passport);
+    match measured_graph::measured_time(store, file, graph, &passport.device.id, &conditions)? {
+        Some(measured) => Ok(measured),
+        None => latency.graph(graph, passport, &conditions),
     }
 }
 

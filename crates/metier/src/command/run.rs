@@ -4,6 +4,7 @@
 //! it. Possible failures (run file, settings, store, file of `--save-json`) are checked before it
 //! starts.
 
+mod by_turns;
 mod check_output;
 pub mod fetch_progress;
 pub mod flags;
@@ -11,9 +12,10 @@ pub mod graph_run;
 mod progress;
 mod save_json;
 mod summary;
+mod under_advice;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -25,8 +27,9 @@ use metier_measure::{
 use metier_session::corunner::log::{CoRunLog, RunGroupRole};
 use metier_session::corunner::{CoRunMembership, CompanionLauncher};
 use metier_session::queue::MeasuringProgram;
-use metier_session::runfile::{self, CheckedRun, FieldOrigins, RunFile, RunFileFaults};
+use metier_session::runfile::{self, CheckedRun, FieldOrigins, GivenFlag, RunFile, RunFileFaults};
 use metier_session::{BatchEvent, BatchIdentity, BatchResult, SetupOptions, measure_batch};
+use metier_store::SpoolNotice;
 use metier_types::{BatchId, RunId};
 
 use super::CommandContext;
@@ -34,12 +37,15 @@ use crate::config::{FlagSettings, data_folder, dataset_folder, runtime_folder};
 use crate::console::print_error;
 use crate::exit::{CliExitCode, UsageError, error_line, exit_code_of, usage_error};
 use crate::output::OutputFile;
+use under_advice::AdvisedRuns;
 
 const EXAMPLES: &str = "Examples:
   metier run -- make -j2                                 measure a command
   metier run detector.yaml                               measure what a run file says; --check only looks at it
   metier run --name sort --repeat 10 --warmup 1 -- sort big.txt
+  metier run --alternate --name before,after -- ./old/bench --- ./new/bench      by turns, then compared
   metier run --timeout 60s --tag nightly -- ./train.sh
+  metier run --under-advice last -- ./train.sh           again, under what was advised for the latest run
   metier run --interval 10ms --save-json run.json -- ./burst
   metier run --image python:3.12 --limit-cpu 0.5 --limit-memory 1.5Gi --mount .:/app:ro -- python3 /app/x.py";
 
@@ -59,6 +65,12 @@ pub struct RunArgs {
     /// Check everything and show what would run, but run nothing
     #[arg(long)]
     check: bool,
+    /// Run under the limits advised for earlier runs, and say what that cost
+    #[arg(long, value_name = "RUN")]
+    under_advice: Option<String>,
+    /// Measure two commands or run files by turns, A --- B, and compare them; 10 pairs without --repeat
+    #[arg(long, conflicts_with_all = ["check", "run_id", "batch", "company"])]
+    alternate: bool,
     #[command(flatten)]
     flags: flags::RunFileFlags<flags::AllFlagGroups>,
     #[command(flatten)]
@@ -105,7 +117,8 @@ impl RunArgs {
     /// The arguments with `--file` before a run file that is the first word. Later words are then
     /// parsed as flags.
     pub fn with_file_flag(&self, typed: &[OsString]) -> Option<Vec<OsString>> {
-        let first = self.command.first().filter(|word| !self.has_target() && runfile::is_run_file(word))?;
+        let first = self.command.first().filter(|_| !self.alternate);
+        let first = first.filter(|word| !self.has_target() && runfile::is_run_file(word))?;
         let (before, words) = typed.split_at(typed.len().checked_sub(self.command.len())?);
         if before.last().is_some_and(|word| word == "--") {
             return None;
@@ -117,6 +130,8 @@ impl RunArgs {
     pub fn flag_unfit_for_session(&self) -> Option<&'static str> {
         let given = [
             ("--check", self.check),
+            ("--under-advice", self.under_advice.is_some()),
+            ("--alternate", self.alternate),
             ("--no-store", self.keeping.no_store),
             ("--save-json", self.keeping.save_json.is_some()),
         ];
@@ -127,9 +142,14 @@ impl RunArgs {
     pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
         let done = match self.check {
             true => self
-                .check_run_file(context)
+                .load_advice(context)
+                .and_then(|advised| {
+                    let limits = advised.as_ref().map(AdvisedRuns::limit_flags).unwrap_or_default();
+                    self.check_with_flags(context, &limits)
+                })
                 .and_then(|checked| check_output::print_checked(context, &checked))
                 .map(|()| CliExitCode::OK),
+            false if self.alternate => by_turns::measure_and_compare(self, context),
             false => self.measure_and_print(context),
         };
         done.or_else(report_faults).or_else(|error| {
@@ -143,19 +163,39 @@ impl RunArgs {
 
     /// The run file with flags over it and settings under it, checked as a whole.
     pub fn check_run_file(&self, context: &CommandContext) -> anyhow::Result<CheckedRun> {
-        let (name, mut file, mut origins) = match &self.file {
+        self.check_with_flags(context, &[])
+    }
+
+    /// The same with the limits of the advice over the flags.
+    fn check_with_flags(
+        &self,
+        context: &CommandContext,
+        advised: &[GivenFlag],
+    ) -> anyhow::Result<CheckedRun> {
+        let flags = [&self.flags.given, advised].concat();
+        self.check_target(context, self.file.as_deref(), &self.command, &flags)
+    }
+
+    fn check_target(
+        &self,
+        context: &CommandContext,
+        path: Option<&Path>,
+        words: &[OsString],
+        given: &[GivenFlag],
+    ) -> anyhow::Result<CheckedRun> {
+        let (name, mut file, mut origins) = match path {
             Some(path) => {
                 let (name, file, origins) = runfile::load(path, self.paths_from.as_deref())?;
                 (Some(name), file, origins)
             }
             None => (None, RunFile::default(), FieldOrigins::default()),
         };
-        match self.has_target() {
-            true if self.command.is_empty() => {}
-            true => file.arguments.clone_from(&self.command),
-            false => file.command.clone_from(&self.command),
+        match path.is_some() || self.has_target() {
+            true if words.is_empty() => {}
+            true => file.arguments = words.to_vec(),
+            false => file.command = words.to_vec(),
         }
-        file.apply_flags(&self.flags.given, &mut origins);
+        file.apply_flags(given, &mut origins);
         apply_time_settings(context, &mut file, &mut origins)?;
         // Checked before anything is fetched.
         context.settings.size("run.dataset_cache_limit")?;
@@ -166,8 +206,21 @@ impl RunArgs {
         })?)
     }
 
+    /// The advice of `--under-advice`.
+    fn load_advice(&self, context: &CommandContext) -> anyhow::Result<Option<AdvisedRuns>> {
+        let Some(text) = &self.under_advice else { return Ok(None) };
+        if let Some(name) = AdvisedRuns::contradicted_flag(|name| self.flags.has(name)) {
+            return Err(usage_error(format!(
+                "--{name} is given with --under-advice, which sets it; want one of them"
+            )));
+        }
+        AdvisedRuns::load(context, text).map(Some)
+    }
+
     fn measure_and_print(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
-        let checked = self.check_run_file(context)?;
+        let advised = self.load_advice(context)?;
+        let limits = advised.as_ref().map(AdvisedRuns::limit_flags).unwrap_or_default();
+        let checked = self.check_with_flags(context, &limits)?;
         let part = |role| match role {
             CoRunnerRole::Companion => RunGroupRole::Companion,
             CoRunnerRole::Neighbour => RunGroupRole::Neighbour,
@@ -184,23 +237,24 @@ impl RunArgs {
             keeping: &self.keeping,
         };
         let batch = job.measure(context)?;
-        if !context.console.quiet {
-            let flag = !self.keeping.no_store && !batch.is_unkept;
-            let text = match batch.runs.as_slice() {
-                [run] if checked.repeats == 1 => {
-                    summary::single_summary(run, flag, context.console.paint_err)
-                }
-                runs => summary::batch_summary(
-                    runs,
-                    &batch.warmups,
-                    checked.repeats,
-                    flag,
-                    context.console.paint_err,
-                )?,
-            };
-            context.console.print_stderr(&text);
+        self.print_batch(context, &batch, checked.repeats)?;
+        if let Some(advised) = advised.filter(|_| !context.console.quiet) {
+            context.console.print_stderr(&format!("  {}\n", advised.cost_text(&batch.runs)?));
         }
         Ok(CliExitCode::from_raw(batch.failure.unwrap_or(0)))
+    }
+
+    fn print_batch(&self, context: &CommandContext, batch: &BatchResult, repeats: u32) -> anyhow::Result<()> {
+        if context.console.quiet {
+            return Ok(());
+        }
+        let (flag, paint) = (!self.keeping.no_store && !batch.is_unkept, context.console.paint_err);
+        let text = match batch.runs.as_slice() {
+            [run] if repeats == 1 => summary::single_summary(run, flag, paint),
+            runs => summary::batch_summary(runs, &batch.warmups, repeats, flag, paint)?,
+        };
+        context.console.print_stderr(&text);
+        Ok(())
     }
 }
 
@@ -243,21 +297,13 @@ impl MeasureJob<'_> {
         let repeats = self.checked.repeats;
         let save = self.keeping.save_json.as_deref();
         let save = save.map(|path| OutputFile::open("--save-json", path)).transpose()?;
-        let roots = KernelRoots::default();
-        let device = identity::identify_device(&roots, data_folder().as_deref())?;
-        // The session blocks signals first: threads of a store must not receive them.
-        let options =
-            MeasureOptions { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
-        let mut session = MeasureSession::open(options)?;
-        let mut recorder: Box<dyn RunRecorder> = match self.keeping.no_store {
-            true => Box::new(NoRecorder),
-            false => {
-                let store = context.writable_store()?;
-                leftovers::sweep_leftovers(&roots, &store, &device)?;
-                Box::new(StoreRecorder::new(store, &device))
-            }
-        };
-        let batch = self.measure_with_session(context, &mut session, recorder.as_mut())?;
+        let checked = self.checked;
+        let (mut batch, is_spooled) = self.with_session(context, 1, |measuring| {
+            let MeasuringSetup { mut options, order, session, recorder, on_event } = measuring;
+            let options = options.pop().context("no setup options")?;
+            measure_batch(checked, options, order, session, recorder, on_event).map_err(name_flag_in_error)
+        })?;
+        batch.is_unkept |= is_spooled;
         if let Some(save) = save {
             save_json::write_json(save, &batch.runs, repeats > 1)
                 .context("the command ran, but its record was not saved")?;
@@ -265,20 +311,41 @@ impl MeasureJob<'_> {
         Ok(batch)
     }
 
-    fn measure_with_session(
+    /// Opens the measuring session and the recorder, and measures with them. Also returns whether runs
+    /// were spooled, because the store could not take them.
+    fn with_session<R>(
         self,
         context: &CommandContext,
-        session: &mut MeasureSession,
-        recorder: &mut dyn RunRecorder,
-    ) -> anyhow::Result<BatchResult> {
+        batches: u32,
+        measure: impl FnOnce(MeasuringSetup<'_>) -> anyhow::Result<R>,
+    ) -> anyhow::Result<(R, bool)> {
+        let roots = KernelRoots::default();
+        let device = identity::identify_device(&roots, data_folder().as_deref())?;
+        // The session blocks signals first: threads of a store must not receive them.
+        let options =
+            MeasureOptions { roots: roots.clone(), runtime_dir: runtime_folder(), device: device.clone() };
+        let mut session = MeasureSession::open(options)?;
+        super::sweep_jobs();
+        let sink = if self.keeping.no_store { None } else { Some(context.run_sink()?) };
+        let mut recorder: Box<dyn RunRecorder> = match &sink {
+            None => Box::new(NoRecorder),
+            Some(sink) => {
+                match sink.store() {
+                    Some(store) => drop(leftovers::sweep_leftovers(&roots, &store, &device)?),
+                    None => drop(leftovers::sweep_groups(&roots)),
+                }
+                Box::new(StoreRecorder::new(sink.clone(), &device))
+            }
+        };
         let (runtime, launch) = (runtime_folder(), launch_spec(context, self.keeping)?);
         let fetching = fetch_progress::FetchProgress::new(&context.console);
-        let mut progress =
-            progress::RepetitionProgress::new(&context.console, self.checked.warmup + self.checked.repeats);
-        let options = SetupOptions {
-            cache: self.cache.or_else(dataset_folder),
-            weights: self.weights,
-            cache_limit: context.settings.size("run.dataset_cache_limit")?,
+        let each = self.checked.warmup + self.checked.repeats;
+        let mut progress = progress::RepetitionProgress::new(&context.console, each * batches);
+        let cache_limit = context.settings.size("run.dataset_cache_limit")?;
+        let setup_options = || SetupOptions {
+            cache: self.cache.clone().or_else(dataset_folder),
+            weights: self.weights.clone(),
+            cache_limit,
             progress: &fetching,
             launcher: CompanionLauncher {
                 launch: &launch,
@@ -287,7 +354,7 @@ impl MeasureJob<'_> {
                 has_store: !self.keeping.no_store,
                 is_stopped: &signals::is_stop_pending,
             },
-            membership: self.membership,
+            membership: self.membership.clone(),
         };
         let mut on_event = |event: BatchEvent<'_>| match event {
             BatchEvent::Prepared => fetching.finish(),
@@ -308,9 +375,36 @@ impl MeasureJob<'_> {
             }
             BatchEvent::Unstarted(_) => {}
         };
-        measure_batch(self.checked, options, &self.order, session, recorder, &mut on_event)
-            .map_err(name_flag_in_error)
+        let measured = measure(MeasuringSetup {
+            options: (0..batches).map(|_| setup_options()).collect(),
+            order: &self.order,
+            session: &mut session,
+            recorder: recorder.as_mut(),
+            on_event: &mut on_event,
+        });
+        let notice = sink.and_then(|sink| sink.take_notice());
+        notice.iter().for_each(|notice| warn_spooled(context, notice));
+        Ok((measured?, notice.is_some()))
     }
+}
+
+/// Says where runs wait that the store could not take, and what delivers them.
+fn warn_spooled(context: &CommandContext, notice: &SpoolNotice) {
+    let SpoolNotice { runs, spool, cause } = notice;
+    context.console.warn(format!(
+        "{runs} run(s) spooled in {}: {cause}; the next command that opens the store delivers them, and so does `metier up`",
+        spool.display()
+    ));
+}
+
+/// What batches are measured with.
+struct MeasuringSetup<'a> {
+    /// One for each batch.
+    options: Vec<SetupOptions<'a>>,
+    order: &'a BatchIdentity,
+    session: &'a mut MeasureSession,
+    recorder: &'a mut dyn RunRecorder,
+    on_event: &'a mut dyn FnMut(BatchEvent<'_>),
 }
 
 /// The command line of this program for co-runners.

@@ -80,6 +80,7 @@ impl SessionArgs {
     }
 
     pub fn run(&self, context: &CommandContext) -> anyhow::Result<CliExitCode> {
+        super::sweep_jobs();
         match &self.then {
             SessionCommand::Add(add) => add.run(context),
             SessionCommand::List(list) => list.run(context),

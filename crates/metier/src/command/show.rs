@@ -73,7 +73,7 @@ impl ShowArgs {
         if console.format == DataFormat::Table {
             let lines = store.series(run.id, Some("use"))?;
             let tree = load_process_tree(store, run)?;
-            return console.print(&sections::run_text(run, lines.first(), tree.as_ref(), console.paint));
+            return console.print(&sections::run_text(run, &lines, tree.as_ref(), console.paint));
         }
         let rows = figures::record_leaves(run)?.into_iter().map(|(field, value)| {
             let quality = run.quality.get(&field).map(serialised_word).unwrap_or_default();
@@ -136,7 +136,7 @@ impl ShowArgs {
         }
         series.iter_mut().for_each(Series::mask_infinities);
         let record = json!({ "schema": "metier.series-list/1", "series": series });
-        let text = |paint| timeline::series_table(&series, paint);
+        let text = |paint| timeline::series_table(run, &series, paint);
         context.console.print_record(
             &record,
             timeline::csv_header(&series),

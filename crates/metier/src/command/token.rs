@@ -1,4 +1,4 @@
-//! `metier token`: prints the token that other users need to start runs here.
+//! `metier token`: prints the token that other users need to read and start runs here.
 //!
 //! The token is a file in the data folder, readable only for its owner, created at first use.
 //! Servers with their own token (`--token-file`, METIER_TOKEN) do not use it.
@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
 /// Largest token file; a larger one was named by mistake.
 const MAX_TOKEN_BYTES: u64 = 4096;
 
-/// Print the token that other users need to start runs here
+/// Print the token that other users need to read and start runs here
 #[derive(Debug, Args)]
 #[command(before_help = EXAMPLES, after_help = "You need none yourself: what comes over loopback from the user that runs the server is let in.")]
 pub struct TokenArgs {

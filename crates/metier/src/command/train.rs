@@ -141,10 +141,10 @@ impl TrainLatencyArgs {
         }
         let graphs = self.load_given_graphs()?;
         let store = context.writable_store()?;
-        let device =
-            metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
+        let roots = KernelRoots::default();
+        let device = metier_device::identity::identify_device(&roots, data_folder().as_deref())?;
         store.put_device(&device)?;
-        let passport = metier_device::passport::find_for_device(Some(&store), &device);
+        let passport = Some(super::predict::own_passport(&store, &roots, device.clone())?);
         let threads = match self.threads.as_slice() {
             // Callers use all threads by default. One thread gives the most training points per
             // time.

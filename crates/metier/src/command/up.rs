@@ -20,11 +20,11 @@ use metier_server::agent::EngineNameSource;
 use metier_server::kepler::KeplerServices;
 use metier_server::{
     AccessToken, Config, DoctorCheck, FilePredictor, HttpConfig, HttpLimits, NodePowerConfig,
-    PredictorColumns, SopranoConfig,
+    PredictorColumns, SopranoConfig, TlsIdentity,
 };
 use metier_session::queue::WorkUntil;
 use metier_session::runfile;
-use metier_store::RecordStore;
+use metier_store::{RecordStore, SpoolDelivery};
 
 use super::CommandContext;
 use crate::config::{FlagSettings, data_folder};
@@ -33,19 +33,26 @@ use crate::exit::{CliExitCode, usage_error};
 const EXAMPLES: &str = "Examples:
   metier up                                              http://127.0.0.1:7001
   metier up --listen 127.0.0.1:0                         a free port; stderr has the address
-  METIER_TOKEN=… metier up --listen 0.0.0.0:7001         for others, with a token
-  metier up --listen 0.0.0.0:7001 --token-file token --open metrics";
+  metier up --listen 0.0.0.0:7001                        for others, with the token of `metier token`
+  metier up --listen 0.0.0.0:7001 --tls-cert cert.pem --tls-key key.pem --open metrics";
 
 /// Serve the page, the API and interfaces compatible with other systems' clients
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES, after_help = "The token is taken from --token-file or METIER_TOKEN, never from an argument: others could see it in the list of processes.")]
+#[command(before_help = EXAMPLES, after_help = "The token is taken from --token-file or METIER_TOKEN, else it is that of `metier token`; never from an argument: others could see it in the list of processes.")]
 pub struct UpArgs {
     /// Address to listen on [METIER_UP_LISTEN; default 127.0.0.1:7001]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// File with the token; required on any address but loopback
+    /// File with the token that clients on any address but loopback need [default: that of `metier
+    /// token`]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// File with the certificate and its chain, in PEM; with it the address is HTTPS
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// File with the private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
     /// Interface that needs no token on an address that is not loopback: metrics, page, soprano,
     /// models
     #[arg(long, value_name = "INTERFACE")]
@@ -113,6 +120,8 @@ pub struct UpArgs {
     no_learn: bool,
 }
 
+/// Time between looks for spooled runs and Jobs of killed programs.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(5);
 /// Largest token file; a larger one was named by mistake.
 const MAX_TOKEN_FILE_BYTES: u64 = 4096;
 
@@ -124,6 +133,8 @@ impl UpArgs {
         vec![
             ("up.listen", self.listen.clone()),
             ("up.token_file", shown(&self.token_file)),
+            ("up.tls_cert", shown(&self.tls_cert)),
+            ("up.tls_key", shown(&self.tls_key)),
             ("up.open", joined(&self.open)),
             ("up.hosts", joined(&self.host)),
             ("up.jobs", joined(&self.job)),
@@ -153,13 +164,25 @@ impl UpArgs {
             open: settings.list("up.open"),
             hosts: settings.list("up.hosts"),
             doors: named.shared.clone(),
+            tls: load_tls(context)?,
             limits: HttpLimits { upload_bytes: upload_limit(context)?, ..HttpLimits::default() },
             ..HttpConfig::default()
         };
-        http.check().map_err(|error| usage_error(error.to_string()))?;
         if http.token.is_none() {
-            http.start_token = start_token(context);
+            let own = own_token(context);
+            if http.is_loopback() {
+                http.start_token = own;
+            } else {
+                http.token = own;
+            }
         }
+        http.check().map_err(|error| usage_error(error.to_string()))?;
+        for address in http.plain_addresses() {
+            context.console.warn(format!(
+                "{address} is plain HTTP: the network between can read the token and the runs; use --tls-cert and --tls-key, or a proxy with HTTPS"
+            ));
+        }
+        let scheme = if http.tls.is_some() { "https" } else { "http" };
         let mut config = Config {
             jobs: load_jobs(context)?,
             soprano: soprano_config(context)?,
@@ -197,14 +220,21 @@ impl UpArgs {
             true => Some(RetrainThread::start(store.clone())?),
             false => None,
         };
+        let housekeeping = match is_writable {
+            true => HousekeepingThread::start(&store)?,
+            false => None,
+        };
         let served = metier_server::run(config, store, |address| {
-            console.note(format!("metier: ready at http://{address}/ (store {place}); Ctrl-C ends it"));
+            console.note(format!("metier: ready at {scheme}://{address}/ (store {place}); Ctrl-C ends it"));
         });
         if let Some(power) = power {
             power.stop();
         }
         if let Some(learning) = learning {
             learning.stop();
+        }
+        if let Some(housekeeping) = housekeeping {
+            housekeeping.stop();
         }
         if let Some(work) = work {
             work.stop();
@@ -291,6 +321,47 @@ impl RetrainThread {
     }
 }
 
+/// The background thread that delivers spooled runs once the store is back, and removes Jobs of killed
+/// programs.
+struct HousekeepingThread {
+    stop: StopRequest,
+    thread: JoinHandle<()>,
+}
+
+impl HousekeepingThread {
+    /// `None` where there is no folder for a spool.
+    fn start(store: &RecordStore) -> anyhow::Result<Option<Self>> {
+        let Some(spool) = super::spool_of(store.location()) else { return Ok(None) };
+        let roots = KernelRoots::default();
+        let device = metier_device::identity::identify_device(&roots, data_folder().as_deref())?;
+        let stop = StopRequest::new();
+        let (until, store) = (stop.clone(), store.clone());
+        let deliver = move || {
+            while !until.is_requested() {
+                match metier_measure::leftovers::deliver_spool(&roots, &spool, &store, &device) {
+                    Ok(SpoolDelivery { runs: 0, sessions: 0 }) => {}
+                    Ok(SpoolDelivery { runs, sessions }) => {
+                        tracing::info!(runs, sessions, "delivered what was spooled while the store was away")
+                    }
+                    Err(error) => tracing::warn!(%error, "what is spooled could not be delivered yet"),
+                }
+                super::sweep_jobs();
+                until.wait(HOUSEKEEPING_INTERVAL);
+            }
+        };
+        let thread = std::thread::Builder::new().name("metier-sweep".to_string()).spawn(deliver);
+        Ok(Some(Self {
+            stop,
+            thread: thread.context("cannot start the thread that delivers runs and removes leftovers")?,
+        }))
+    }
+
+    fn stop(self) {
+        self.stop.request();
+        let _ = self.thread.join();
+    }
+}
+
 /// The store, and whether it is writable; a read-only store is still served.
 fn open_store(context: &CommandContext) -> anyhow::Result<(RecordStore, bool)> {
     let location = context.settings.store()?;
@@ -331,15 +402,26 @@ fn doctor_callback(store: &RecordStore) -> metier_server::config::DoctorCallback
     })
 }
 
-/// The token that other users need to start runs, for a server without a configured token. Without
-/// it, only this user can start runs.
-fn start_token(context: &CommandContext) -> Option<AccessToken> {
+/// Certificate and key of the main address.
+fn load_tls(context: &CommandContext) -> anyhow::Result<Option<TlsIdentity>> {
+    let settings = &context.settings;
+    match (settings.path("up.tls_cert"), settings.path("up.tls_key")) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(TlsIdentity::load(&certificate, &key)?)),
+        (Some(_), None) => Err(settings.wrong_value("up.tls_cert", "a --tls-key FILE with it")),
+        (None, Some(_)) => Err(settings.wrong_value("up.tls_key", "a --tls-cert FILE with it")),
+    }
+}
+
+/// The token of `metier token`, for a server without a configured token. Other users of this
+/// machine need it on loopback, every client needs it elsewhere.
+fn own_token(context: &CommandContext) -> Option<AccessToken> {
     let made = super::token::token_path().and_then(|path| super::token::read_or_create(&path));
     match made.and_then(|token| AccessToken::new(&token).map_err(Into::into)) {
         Ok(secret) => Some(secret),
         Err(error) => {
             let why = crate::exit::error_line(&error);
-            context.console.warn(format!("{why}; only you can start runs through this server"));
+            context.console.warn(format!("{why}; without it this server is for you alone"));
             None
         }
     }

@@ -83,6 +83,9 @@ pub fn run_sections(run: &Run) -> Vec<FigureSection> {
             .add("user", "summary.cpu_user_seconds", summary.cpu_user_seconds)
             .add("system", "summary.cpu_system_seconds", summary.cpu_system_seconds)
             .add("mean cores", "", run.mean_busy_cores().map(|cores| format!("{cores:.2}")))
+            .add("peak cores", "cpu.peak_cores", run.cpu.peak_cores.map(|cores| format!("{cores:.2}")))
+            .add("in the run queue", "cpu.run_queue_seconds", run.cpu.run_queue_seconds)
+            .add("… explains", "cpu.run_queue_ratio", run.cpu.run_queue_ratio)
             .add("throttled", "cpu.throttled_seconds", run.cpu.throttled_seconds)
             .add("throttled periods", "cpu.throttled_periods", run.cpu.throttled_periods)
             .add("switches, waiting", "cpu.voluntary_switches", run.cpu.voluntary_switches)
@@ -106,7 +109,7 @@ pub fn run_sections(run: &Run) -> Vec<FigureSection> {
             .add("write calls", "io.call_written_bytes", run.io.call_written_bytes)
             .add("received", "network.received_bytes", run.network.as_ref().map(|n| n.received_bytes))
             .add("sent", "network.sent_bytes", run.network.as_ref().map(|n| n.sent_bytes)),
-        SectionBuilder::new("Waiting")
+        SectionBuilder::new("Some task waited")
             .add("for a core", "pressure.cpu_seconds", run.pressure.cpu_seconds)
             .add("for memory", "pressure.memory_seconds", run.pressure.memory_seconds)
             .add("for IO", "pressure.io_seconds", run.pressure.io_seconds),

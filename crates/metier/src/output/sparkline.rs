@@ -1,5 +1,6 @@
 //! A column of a series as one line of bars, from 0 to its largest value.
 
+use metier_stats::busy_cores::{column_readings, counter_rates};
 use metier_types::{ColumnKind, Series, SeriesColumn};
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -53,25 +54,20 @@ fn bar_of(value: Option<f64>, most: f64) -> char {
     }
 }
 
-/// Start, end and value between consecutive samples; counters become rates per second.
+/// Start, end and value of intervals: rates per second of a counter, the larger of two neighbouring
+/// values of a gauge.
 fn sample_intervals(series: &Series, column: &SeriesColumn) -> Vec<(i64, i64, f64)> {
-    let there = |row: &usize| column.absent.binary_search(&(*row as u32)).is_err();
-    let rows: Vec<(i64, f64)> = (0..series.times.len())
-        .filter(there)
-        .filter_map(|row| Some((*series.times.get(row)?, column.values.value_at(row)?)))
-        .filter(|(_, value)| value.is_finite())
-        .collect();
-    let pairs = rows.windows(2).filter(|pair| pair[1].0 > pair[0].0);
-    pairs
-        .map(|pair| {
-            let seconds = (pair[1].0 - pair[0].0) as f64 / 1e9;
-            let value = match column.kind {
-                ColumnKind::Counter => ((pair[1].1 - pair[0].1) / seconds).max(0.0),
-                ColumnKind::Gauge => pair[0].1.max(pair[1].1),
-            };
-            (pair[0].0, pair[1].0, value)
-        })
-        .collect()
+    match column.kind {
+        ColumnKind::Counter => counter_rates(series, column)
+            .into_iter()
+            .map(|rate| (rate.from_ns, rate.to_ns, rate.per_second))
+            .collect(),
+        ColumnKind::Gauge => {
+            let readings = column_readings(series, column);
+            let pairs = readings.windows(2).filter(|pair| pair[1].0 > pair[0].0);
+            pairs.map(|pair| (pair[0].0, pair[1].0, pair[0].1.max(pair[1].1))).collect()
+        }
+    }
 }
 
 #[cfg(test)]

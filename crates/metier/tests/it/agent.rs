@@ -1,6 +1,7 @@
 //! `metier agent` on this host: its page is right, a container comes and goes with its names, a pod
 //! has its own, and a real Prometheus reads it all.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -215,6 +216,78 @@ fn a_container_comes_with_its_names_grows_and_goes() {
     promtool(&agent.page("text/plain"));
     drop(container);
     wait("the end of its series", || agent.find(CPU, &[labels[0]]).is_none().then_some(()));
+}
+
+/// Sends counts from inside a container: this host's Python, in the container's control group.
+const SENDER: &str = "
+import os, socket, sys, time
+server = socket.socket(socket.AF_UNIX)
+server.connect(sys.argv[1])
+def send(counts):
+    for _ in range(counts):
+        server.sendall(b'frames 1 count\\n')
+send(100)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.02)
+send(int(sys.argv[3]))
+";
+
+/// A series as Prometheus tells them apart: by all of its labels.
+fn series_key(sample: &MetricSample) -> String {
+    let mut labels: Vec<String> =
+        sample.labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+    labels.sort();
+    labels.join(",")
+}
+
+#[test]
+fn what_containers_sent_is_the_sum_of_all_series_that_ever_were() {
+    let Some(engine) = engine() else { return };
+    let place = Place::new();
+    let agent = Agent::start(&place, &["--engine", &engine], &[]);
+    std::fs::write(place.path("sender.py"), SENDER).unwrap();
+    let name = format!("metier-agent-sender-{}", std::process::id());
+    let mut last: BTreeMap<String, f64> = BTreeMap::new();
+    let mut scrape = || {
+        let page = agent.scrape();
+        let frames = page.family("metier_app_items_total").map(|family| family.samples.clone());
+        for sample in frames.into_iter().flatten() {
+            last.insert(series_key(&sample), sample.value);
+        }
+        (page, last.values().sum::<f64>(), last.keys().cloned().collect::<Vec<_>>())
+    };
+    // The second container has the name of the first one, as after a restart by its owner.
+    for (round, more, sent) in [(1, 35, 135.0), (2, 20, 255.0)] {
+        let done = place.text(&format!("go-{round}"));
+        let (root, more) = ("/:/host".to_string(), more.to_string());
+        let (script, socket) = (place.text("sender.py"), place.text("live.sock"));
+        let run = ["run", "-d", "--name", &name, "-v", &root, "busybox:local", "chroot", "/host"];
+        let python = ["python3", &script, &socket, &done, &more];
+        let id = docker(&engine, &[&run[..], &python[..]].concat());
+        let container = Container { engine: engine.clone(), id: id.clone(), name: name.clone() };
+        let begun = sent - 20.0 - if round == 1 { 15.0 } else { 0.0 };
+        wait("the first counts", || (scrape().1 == begun).then_some(()));
+        std::fs::write(&done, "").unwrap();
+        wait("all counts", || (scrape().1 == sent).then_some(()));
+        assert_eq!(docker(&engine, &["wait", &id]), "0");
+        drop(container);
+        wait("the end of the container's group", || {
+            let page = scrape().0;
+            let family = page.family("metier_container_cpu_seconds_total");
+            let is_there = family.is_some_and(|family| {
+                family.samples.iter().any(|sample| sample.label("id") == Some(&id[..12]))
+            });
+            (!is_there).then_some(())
+        });
+        for _ in 0..3 {
+            let (_, sum, series) = scrape();
+            assert_eq!((sum, series.len()), (sent, round), "{series:#?}");
+            assert!(
+                series.iter().all(|labels| labels.contains(&format!("container={name:?}"))),
+                "{series:#?}"
+            );
+        }
+    }
 }
 
 /// A Prometheus of the test's own.

@@ -4,7 +4,7 @@ use crate::common::{self, Place, stderr, stdout};
 use crate::onnx::{self, file, graph, node, value};
 
 /// A convolution of an open number of pictures, and what bends its result.
-fn network(place: &Place) -> String {
+pub fn network(place: &Place) -> String {
     let raw: Vec<u8> = (0..24).flat_map(|number| (number as f32 / 10.0).to_le_bytes()).collect();
     let weights = onnx::weights("w", &[8, 3, 1, 1]).bytes(9, &raw);
     let nodes = [

@@ -155,13 +155,13 @@ fn a_full_disk_is_said_and_what_was_stored_stays() {
     assert_eq!(place.names(&store), ["early"]);
     disk.free();
     text(run(&["--name", "later"], &["true"]));
-    // The disk fills while the command runs: it ends as it wants to. That its run was not kept is
-    // our own failure; where the record was to be saved as well, it is there.
+    // The disk fills while the command runs: it ends as it wants to, and its run is spooled
+    // elsewhere until there is room.
     let script = "while dd if=/dev/zero bs=512 count=64 >> disk/filler 2>/dev/null; do :; done; sleep 1.2; : > over; exit 7";
     let flags = ["--name", "mid", "--interval", "1ms", "--save-json", "mid.json"];
     let out = run(&flags, &["sh", "-c", script]).output().unwrap();
-    assert_eq!(out.status.code(), Some(125), "{}", complaint(&out));
-    for word in ["the command ran", "no room left", store.to_str().unwrap()] {
+    assert_eq!(out.status.code(), Some(7), "{}", complaint(&out));
+    for word in ["spooled in", "no room left", store.to_str().unwrap()] {
         assert!(complaint(&out).contains(word), "want {word:?} in {}", complaint(&out));
     }
     assert!(place.path("over").exists(), "the command was ended for our lack of room");
@@ -171,6 +171,9 @@ fn a_full_disk_is_said_and_what_was_stored_stays() {
     disk.free();
     text(run(&["--name", "after"], &["true"]));
     assert_eq!(place.names(&store), ["after", "mid", "later", "early"]);
+    let mid: Value =
+        serde_json::from_str(&text(place.metier(&store, &["show", "mid", "-o", "json"]))).unwrap();
+    assert_eq!((&mid["state"], &mid["exit"]["code"]), (&"finished".into(), &7.into()), "{mid}");
     assert_eq!(integrity(&store), "ok");
 }
 

@@ -13,6 +13,7 @@ const COMMANDS: &[&str] = &[
     "flame",
     "export",
     "import",
+    "store",
     "place",
     "train",
     "predict",
@@ -105,7 +106,7 @@ fn usage_errors_are_2_one_line_and_lead_on() {
         (vec!["config", "--path", "store"], "--path"),
         (vec!["up", "--listen", "nowhere"], "127.0.0.1:7001"),
         (vec!["up", "--open", "everything"], "metrics, page"),
-        (vec!["up", "--listen", "0.0.0.0:0"], "METIER_TOKEN"),
+        (vec!["up", "--listen", "127.0.0.1:0", "--tls-cert", "cert.pem"], "--tls-key"),
     ] {
         let (code, error) = refusal(&place.run(&arguments));
         assert_eq!(code, 2, "{arguments:?}: {error}");

@@ -238,3 +238,50 @@ fn runs_of_bench_are_learned_from_or_left_out_for_a_reason() {
     let output = place.run(&["train", "latency", "--from-runs", "--budget", "1m"]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn what_was_measured_here_answers_first_and_this_device_has_a_passport_by_itself() {
+    let place = Place::new();
+    let net = crate::bench::network(&place);
+    let fixed = ["predict", "latency", &net, "--shape", "x=4x3x16x16", "-o", "json"];
+    let ask = |threads: &str| place.json(&[&fixed[..], &["--threads", threads]].concat());
+    let before = ask("1");
+    assert!(!before["because"].as_str().unwrap().contains("measured on"), "{before}");
+    let here = before["device"]["id"].as_str().unwrap();
+    let passport = place.json(&["device", "export", here]);
+    assert_eq!((&passport["origin"], &passport["is_quick"]), (&"measured".into(), &true.into()));
+    assert!(passport["notes"].to_string().contains("A quick passport"), "{}", passport["notes"]);
+    assert!(passport["missing"]["storage"].as_str().unwrap().contains("metier device bench"), "{passport}");
+
+    let bench = [
+        "bench",
+        &net,
+        "--shape",
+        "x=4x3x16x16",
+        "--threads",
+        "1",
+        "--repeat",
+        "30",
+        "--least",
+        "0",
+        "--quiet",
+    ];
+    place.ok(&bench);
+    let after = ask("1");
+    let because = after["because"].as_str().unwrap();
+    assert!(because.starts_with("measured on") && because.contains("1 run of this graph"), "{because}");
+    let number = |field: &str| after[field].as_f64().unwrap();
+    assert!(number("low") <= number("value") && number("value") <= number("high"), "{after}");
+    assert_eq!(after["in_range"], true);
+    // Another number of threads, other shapes and a loaded device were not measured.
+    for other in [&["--threads", "2"][..], &["--threads", "1", "--load", "50%"]] {
+        let told = place.json(&[&fixed[..], other].concat());
+        assert!(!told["because"].as_str().unwrap().contains("measured on"), "{told}");
+    }
+    let told =
+        place.json(&["predict", "latency", &net, "--shape", "x=2x3x16x16", "--threads", "1", "-o", "json"]);
+    assert!(!told["because"].as_str().unwrap().contains("measured on"), "{told}");
+    let all = place.json(&[&fixed[..], &["--threads", "1", "--device", "all"]].concat());
+    let own = all["predictions"].as_array().unwrap().iter().find(|one| one["device"]["id"] == here);
+    assert!(own.unwrap()["because"].as_str().unwrap().starts_with("measured on"), "{all}");
+}

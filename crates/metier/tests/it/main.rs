@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod alternate;
 mod archive;
 mod bench;
 mod board;
@@ -16,6 +17,7 @@ mod common;
 mod company;
 mod crate_table;
 mod examples_ci;
+mod figures;
 mod harsh;
 mod help;
 mod inspect;
@@ -27,13 +29,19 @@ mod module_cycles;
 mod names;
 #[path = "../../../metier-onnx/tests/it/common/mod.rs"]
 mod onnx;
+mod open_files;
 mod passport;
 mod place;
+mod plain_http;
+mod pods;
 mod postgres;
 mod power;
 mod power_doors;
 mod power_query;
 mod predictors;
+#[path = "../../../metier-store/tests/it/common/private_postgres.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod private_postgres;
 mod report;
 mod run;
 mod runfile;
@@ -42,5 +50,7 @@ mod session;
 mod settings;
 mod source_file;
 mod split;
+mod spool;
+mod store;
 mod trend;
 mod up;

@@ -69,3 +69,26 @@ fn where_no_node_can_take_it_the_exit_code_is_3_and_the_data_says_why() {
     assert_eq!(found["assignments"], serde_json::json!([]));
     assert_eq!(found["candidates"][0]["status"], "left-out");
 }
+
+#[test]
+fn the_predicted_threads_are_the_requested_cores() {
+    let (Ok(kubeconfig), Ok(graphs)) =
+        (std::env::var("METIER_LAB_KUBECONFIG"), std::env::var("METIER_LAB_GRAPHS"))
+    else {
+        eprintln!(
+            "SKIP: no cluster or no graphs, because METIER_LAB_KUBECONFIG or METIER_LAB_GRAPHS is not set (lab/lab up)"
+        );
+        return;
+    };
+    let place = Place::new();
+    let graph = format!("{graphs}/light-squeezenet.onnx");
+    let fixed = ["place", "--kubeconfig", &kubeconfig, "--graph", &graph, "--image", "serve:1"];
+    for more in [&[][..], &["--threads", "1"]] {
+        let found = place.json(&[&fixed[..], more, &["-o", "json"]].concat());
+        assert_eq!(found["candidates"][0]["threads"], 1, "{found}");
+        let manifest = place.ok(&[&fixed[..], more, &["-o", "yaml"]].concat());
+        assert!(manifest.contains("cpu: 1000m"), "{manifest}");
+        // The annotation is JSON in a quoted string.
+        assert!(manifest.contains(r#"\"threads\":1,"#), "{manifest}");
+    }
+}

@@ -169,6 +169,21 @@ fn each_role_serves_alone() {
 }
 
 #[test]
+fn an_ending_estimator_leaves_its_successors_socket() {
+    let place = Place::new();
+    let socket = place.text("shared.sock");
+    let arguments = ["serve", "estimator", "--socket", &socket];
+    let predecessor = Program::start(place.command(&arguments));
+    // As a successor does that finds no listener while the predecessor is ending.
+    std::fs::remove_file(&socket).unwrap();
+    let successor = Program::start(place.command(&arguments));
+    assert_eq!(predecessor.stop(), Some(0));
+    assert!(estimate(Path::new(&socket)).contains("\"msg\":\"\""));
+    assert_eq!(successor.stop(), Some(0));
+    assert!(!Path::new(&socket).exists(), "its own it removes");
+}
+
+#[test]
 fn keplers_settings_start_each_role_wherever_it_may_write() {
     let place = Place::new();
     let (socket, config) = (place.text("set.sock"), place.path("config"));

@@ -260,6 +260,26 @@ fn a_query_that_was_broken_off_asks_only_for_what_is_missing() {
 }
 
 #[test]
+fn plain_http_needs_no_certificate_authorities() {
+    let place = Place::new();
+    let start = start();
+    let Some(prometheus) = Prometheus::start(&place, &series(start)) else { return };
+    let query = |scheme: &str, output: &str| {
+        let ([from, to], server) = (times(start), format!("{scheme}://{}", prometheus.address));
+        let span = ["--start-time", &from, "--end-time", &to];
+        let mut command =
+            place.command(&[&["power", "query", "-s", &server, "-o", output], &span[..]].concat());
+        command.env("SSL_CERT_FILE", "/nonexistent/bundle.pem").env("SSL_CERT_DIR", "/nonexistent");
+        command.output().unwrap()
+    };
+    let output = query("http", "load");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(fs::read_to_string(place.path("load.json")).unwrap().contains("kepler_container"));
+    let (_, error) = common::refusal(&query("https", "other"));
+    assert!(error.contains(&prometheus.address), "{error}");
+}
+
+#[test]
 fn a_query_that_saved_nothing_keeps_no_time() {
     let place = Place::new();
     for _ in 0..2 {

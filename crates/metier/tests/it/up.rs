@@ -6,23 +6,32 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::{Place, refusal};
 
-struct Server {
+pub struct Server {
     child: Child,
     address: String,
+    /// What it said before it was ready.
+    said: String,
 }
 
 impl Server {
-    fn start(mut command: Command) -> Self {
+    pub fn start(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let ready =
-            lines.by_ref().map(Result::unwrap).find(|line| line.contains("ready at http://")).unwrap();
-        let address = ready.split("http://").nth(1).unwrap().split('/').next().unwrap().to_string();
+        let mut said = String::new();
+        let ready = loop {
+            let line = lines.next().unwrap_or_else(|| panic!("it was never ready: {said}")).unwrap();
+            if line.contains("ready at http") {
+                break line;
+            }
+            said.push_str(&format!("{line}\n"));
+        };
+        let address = ready.split("://").nth(1).unwrap().split('/').next().unwrap().to_string();
+        let address = address.replace("0.0.0.0", "127.0.0.1");
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address }
+        Self { child, address, said }
     }
 
-    fn get(&self, path: &str, header: &str) -> String {
+    pub fn get(&self, path: &str, header: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let host = &self.address;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{header}\r\n").unwrap();
@@ -45,7 +54,7 @@ impl Server {
         answer
     }
 
-    fn stop(mut self) -> Option<i32> {
+    pub fn stop(mut self) -> Option<i32> {
         // SAFETY: a signal to a process that this test started and has not waited for.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
         self.child.wait().unwrap().code()
@@ -70,8 +79,6 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_needed() {
     let token = "0123456789abcdef0123456789abcdef";
     std::fs::write(place.path("token"), format!("{token}\n")).unwrap();
     let server = Server::start(place.command(&["up", "--listen", "0.0.0.0:0", "--token-file", "token"]));
-    let port = server.address.rsplit(':').next().unwrap().to_string();
-    let server = Server { address: format!("127.0.0.1:{port}"), ..server };
     assert!(server.get("/api/v1/runs", "").starts_with("HTTP/1.1 401"));
     let shown = server.get("/api/v1/runs", &format!("Authorization: Bearer {token}\r\n"));
     assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
@@ -85,6 +92,41 @@ fn a_token_comes_from_a_file_or_the_environment_and_is_needed() {
     assert!(code == 2 && error.contains("16") && !error.contains("short\""), "{error}");
     let (code, error) = place.fails(&["up", "--listen", "0.0.0.0:0", "--token-file", "gone"]);
     assert!(code == 1 && error.contains("gone"), "{error}");
+}
+
+#[test]
+fn the_token_that_is_printed_opens_an_address_for_others() {
+    let place = Place::with_fixture();
+    let server = Server::start(place.command(&["up", "--listen", "0.0.0.0:0"]));
+    assert!(server.said.contains("plain HTTP") && server.said.contains("--tls-cert"), "{}", server.said);
+    let page = server.get("/", "");
+    assert!(page.starts_with("HTTP/1.1 200") && page.to_lowercase().contains("<!doctype html>"), "{page}");
+    assert!(server.get("/api/v1/runs", "").starts_with("HTTP/1.1 401"));
+    let token = place.ok(&["token"]);
+    let shown = server.get("/api/v1/runs", &format!("Authorization: Bearer {}\r\n", token.trim()));
+    assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
+    assert_eq!(server.stop(), Some(0));
+    // On loopback nothing is readable from elsewhere.
+    let server = Server::start(place.command(&["up", "--listen", "127.0.0.1:0"]));
+    assert!(!server.said.contains("plain HTTP"), "{}", server.said);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn certificate_and_key_are_settings_and_need_each_other() {
+    let place = Place::new();
+    std::fs::write(place.path("key.pem"), "no key").unwrap();
+    for (given, absent) in [("--tls-cert", "--tls-key"), ("--tls-key", "--tls-cert")] {
+        let (code, error) = place.fails(&["up", "--listen", "127.0.0.1:0", given, "key.pem"]);
+        assert!(code == 2 && error.contains("key.pem") && error.contains(absent), "{error}");
+    }
+    let wrong = ["up", "--listen", "127.0.0.1:0", "--tls-cert", "gone.pem", "--tls-key", "key.pem"];
+    let (code, error) = place.fails(&wrong);
+    assert!(code == 1 && error.contains("gone.pem"), "{error}");
+    let mut command = place.command(&["up", "--listen", "127.0.0.1:0"]);
+    command.env("METIER_UP_TLS_CERT", "gone.pem").env("METIER_UP_TLS_KEY", "key.pem");
+    let (code, error) = refusal(&command.output().unwrap());
+    assert!(code == 1 && error.contains("gone.pem"), "{error}");
 }
 
 #[test]

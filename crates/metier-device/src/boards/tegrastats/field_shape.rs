@@ -181,6 +181,9 @@ fn parse_memory(token: &str) -> Option<FieldShape> {
     Some(FieldShape::Memory { used: bytes(used)?, total: bytes(&total[..at])? })
 }
 
+/// Largest power of a rail, a megawatt: no board comes near, and sums of rails stay exact.
+const MAX_MILLIWATTS: u64 = 1_000_000_000;
+
 fn parse_power(token: &str) -> Option<FieldShape> {
     let mut parts = token.split('/');
     let (now, mean, peak) = (parts.next()?, parts.next()?, parts.next());
@@ -192,7 +195,8 @@ fn parse_power(token: &str) -> Option<FieldShape> {
     let watts = |text: &str| -> Option<Watts> {
         let number = if has_unit { text.strip_suffix("mW")? } else { text };
         let (sign, digits) = number.strip_prefix('-').map_or((1.0, number), |digits| (-1.0, digits));
-        Some(Watts(sign * parse_digits(digits)? as f64 / 1e3))
+        let milliwatts = parse_digits(digits).filter(|number| *number <= MAX_MILLIWATTS)?;
+        Some(Watts(sign * milliwatts as f64 / 1e3))
     };
     let peak = match peak {
         Some(peak) => Some(watts(peak)?),

@@ -63,8 +63,38 @@ const BENCH_PARTS: [(&str, f64, BenchPart); 6] = [
     ("lasting load", 0.27, throttling::measure),
 ];
 
+/// Duration of a quick passport.
+const QUICK_SECONDS: f64 = 2.0;
+/// Fields that a quick passport leaves out.
+const QUICK_MISSING: [&str; 3] = ["storage", "spawn_seconds", "throttling"];
+
+/// Measures compute and memory alone, in about two seconds. The passport is marked as quick;
+/// `metier device bench` replaces it by a full one.
+pub fn measure_quick_passport(device: Device, roots: &KernelRoots) -> Result<Passport, Error> {
+    let plan = PassportBenchPlan { roots, seconds: QUICK_SECONDS, folder: None, progress: &|_, _| {} };
+    let mut passport = measure_parts(device, &plan, &BENCH_PARTS[..3])?;
+    for field in QUICK_MISSING {
+        let reason = MissingReason::with_fix("this passport is a quick one", "run `metier device bench`");
+        passport.missing.insert(field.into(), reason);
+    }
+    passport.is_quick = true;
+    passport.notes.push(QUICK_NOTE.to_string());
+    Ok(passport)
+}
+
+/// Mark of a quick passport.
+const QUICK_NOTE: &str = "A quick passport, made without being asked for: run `metier device bench` on an idle device for a full one.";
+
 /// Measures the passport of this device.
 pub fn measure_passport(device: Device, plan: &PassportBenchPlan) -> Result<Passport, Error> {
+    measure_parts(device, plan, &BENCH_PARTS)
+}
+
+fn measure_parts(
+    device: Device,
+    plan: &PassportBenchPlan,
+    parts: &[(&str, f64, BenchPart)],
+) -> Result<Passport, Error> {
     if !PassportBenchPlan::ALLOWED_SECONDS.contains(&plan.seconds) {
         let got = format!("{}s", plan.seconds);
         return Err(Error::Value { field: "--seconds", got, want: "1s to 1h" });
@@ -77,8 +107,10 @@ pub fn measure_passport(device: Device, plan: &PassportBenchPlan) -> Result<Pass
     let mut passport = Passport::without_figures(device, PassportOrigin::Measured);
     passport.sources.push(format!("metier {} ({} build)", env!("CARGO_PKG_VERSION"), build_profile()));
     let mut done = 0.0;
-    for (name, share, measure) in BENCH_PARTS {
+    let all_shares: f64 = parts.iter().map(|(_, share, _)| share).sum();
+    for (name, share, measure) in parts {
         (plan.progress)(name, done);
+        let share = share / all_shares;
         bench.time = Duration::from_secs_f64(plan.seconds * share);
         measure(&mut bench, &mut passport);
         done += share;

@@ -125,6 +125,7 @@ pub fn subject(label: &str, runs: u32, load: f64, seconds: f64) -> ReportSubject
     ReportSubject {
         label: label.to_string(),
         runs: (0..runs).map(|at| measured(from + at, load, seconds)).collect(),
+        history: Vec::new(),
     }
 }
 

@@ -10,12 +10,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use metier_linux::socket_file::SocketFile;
 use metier_power::estimate::{PowerEstimator, is_whole};
 use metier_types::LockUnpoisoned;
 
@@ -53,9 +54,9 @@ pub struct EstimatorStats {
     pub silent: AtomicU64,
 }
 
-/// The open socket; dropping it closes the socket and removes its file.
+/// The open socket; dropping it closes the socket and removes its file, not that of a successor.
 pub struct EstimatorSocket {
-    path: PathBuf,
+    file: SocketFile,
     /// The listening socket, in a form that can be shut down.
     listening: UnixStream,
     stop: Arc<AtomicBool>,
@@ -66,7 +67,7 @@ pub struct EstimatorSocket {
 impl std::fmt::Debug for EstimatorSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Door")
-            .field("path", &self.path)
+            .field("path", &self.file.path())
             .field("figures", &self.figures)
             .finish_non_exhaustive()
     }
@@ -93,11 +94,12 @@ impl EstimatorSocket {
         let _ = std::fs::remove_file(&aside);
         let listener = UnixListener::bind(&aside).map_err(|error| wrong(error.to_string()))?;
         let placed = std::fs::set_permissions(&aside, std::fs::Permissions::from_mode(0o660))
-            .and_then(|()| std::fs::rename(&aside, path));
-        if let Err(error) = placed {
+            .and_then(|()| std::fs::rename(&aside, path))
+            .and_then(|()| SocketFile::new(path));
+        let file = placed.map_err(|error| {
             let _ = std::fs::remove_file(&aside);
-            return Err(wrong(error.to_string()));
-        }
+            wrong(error.to_string())
+        })?;
         let figures = Arc::new(EstimatorStats::default());
         let shared = Arc::new(EstimatorSocketState {
             estimator,
@@ -119,7 +121,7 @@ impl EstimatorSocket {
                 .spawn(move || accept_clients(&listener, &shared, &stop));
             threads.push(thread.map_err(|error| wrong(error.to_string()))?);
         }
-        Ok(Self { path: path.to_path_buf(), listening, stop, threads, figures })
+        Ok(Self { file, listening, stop, threads, figures })
     }
 }
 
@@ -128,7 +130,7 @@ impl Drop for EstimatorSocket {
         self.stop.store(true, Ordering::SeqCst);
         // Wakes all threads that wait in accept, also where the socket's file is gone.
         let _ = self.listening.shutdown(std::net::Shutdown::Both);
-        let _ = std::fs::remove_file(&self.path);
+        self.file.remove();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

@@ -261,7 +261,7 @@ impl KeplerServices {
         for ServiceListener { listener, router, limits } in doors {
             let mut stopping = stopping.clone();
             let until = async move { drop(stopping.wait_for(|stopping| *stopping).await) };
-            serving.spawn(listener::serve_connections(listener, limits, router, until));
+            serving.spawn(listener::serve_connections(listener, None, limits, router, until));
         }
         let mut look = tokio::time::interval(CHANGE_CHECK_INTERVAL);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use metier_cluster::deployer::{ServingImage, object_name};
+use metier_predict::latency::conditions::REPLICA_THREADS;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -18,7 +19,7 @@ const MAX_TEXTS: usize = 1000;
 const MAX_PORTS: usize = 100;
 /// All accepted fields.
 const FIELD_NAMES: &str =
-    "image, name, namespace, threads, replicas, arguments, environment, ports or within_seconds";
+    "image, name, namespace, threads, replicas, arguments, environment, ports, within_seconds or replace";
 const WANT_OBJECT: &str = "an object with the image that serves the graph: {\"image\": \"serve:1.2\"}";
 
 /// JSON Schema of the field, for the API's description; the field itself is parsed by hand.
@@ -44,6 +45,8 @@ pub struct DeploymentRequest {
     pub ports: Option<Vec<u16>>,
     /// How long the response may wait for availability, in seconds: 1 to 60, default 10.
     pub within_seconds: Option<u64>,
+    /// Whether a Deployment of this name that metier did not make is replaced; default false.
+    pub replace: Option<bool>,
 }
 
 /// The checked field.
@@ -93,18 +96,26 @@ pub fn read_deployment(value: Option<&Value>, model: &str) -> Result<CheckedDepl
     if let Some(image) = &image {
         reader.check("image", image, serving("x", image).defect().map(|(_, _, want)| want));
     }
-    let threads = reader.integer("threads", 1, 4096);
+    let threads = reader.integer("threads", REPLICA_THREADS, 4096);
     let replicas = reader.integer("replicas", 1, 1000);
     let arguments = reader.arguments();
     let environment = reader.environment();
     let ports = reader.ports();
     let within = reader.integer("within_seconds", 10, 60);
+    let replaces_foreign = reader.flag("replace");
     let faults = reader.finish();
     if !faults.is_empty() {
         return Err(faults);
     }
     Ok(CheckedDeployment {
-        serving: ServingImage { name, image: image.unwrap_or_default(), arguments, environment, ports },
+        serving: ServingImage {
+            name,
+            image: image.unwrap_or_default(),
+            arguments,
+            environment,
+            ports,
+            replaces_foreign,
+        },
         namespace,
         threads,
         replicas,
@@ -147,6 +158,14 @@ impl<'a> DeploymentReader<'a> {
             Some(text) => Some(format!(" {}", shorten_text(text))),
             None => Some(format!(" {}", value_text(value))),
         }
+    }
+
+    fn flag(&mut self, name: &'static str) -> bool {
+        let Some(value) = self.get_field(name) else { return false };
+        value.as_bool().unwrap_or_else(|| {
+            self.add_fault(name, &value_text(value), "true or false".to_string());
+            false
+        })
     }
 
     fn integer(&mut self, name: &'static str, usual: u32, most: u32) -> u32 {
@@ -250,6 +269,7 @@ mod tests {
             Some(&json!({
                 "image": "serve:1", "name": "net", "namespace": "edge", "threads": 2, "replicas": 3,
                 "arguments": ["-v"], "environment": {"A": "b"}, "ports": [8080], "within_seconds": 60,
+                "replace": true,
             })),
             "m",
         )
@@ -262,6 +282,7 @@ mod tests {
                 arguments: vec!["-v".into()],
                 environment: vec![("A".into(), "b".into())],
                 ports: vec![8080],
+                replaces_foreign: true,
             }
         );
         assert_eq!(
@@ -299,6 +320,7 @@ mod tests {
             ("ports", json!([0])),
             ("ports", json!([65536])),
             ("within_seconds", json!(61)),
+            ("replace", json!("yes")),
             ("colour", json!("red")),
         ] {
             let mut body = json!({"image": "serve:1"});

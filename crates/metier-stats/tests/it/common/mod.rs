@@ -1,7 +1,7 @@
 //! Runs with given values, and noise to give them.
 
 use metier_types::random::SplitMix64;
-use metier_types::{Bytes, Joules, Run, RunId, Seconds};
+use metier_types::{BatchId, Bytes, ExtraFields, Joules, Run, RunAlternation, RunId, Seconds};
 use serde_json::json;
 
 /// A finished, successful run without values.
@@ -113,4 +113,32 @@ impl Shape {
             Self::Bimodal => 1.0 + 0.01 * 0.565_949,
         }
     }
+}
+
+/// The runs as one batch, started at that second.
+pub fn as_batch(mut runs: Vec<Run>, start: i64) -> Vec<Run> {
+    let batch = BatchId::new();
+    for run in &mut runs {
+        run.batch = batch;
+        run.started = format!("2026-11-15T10:{:02}:{:02}Z", start / 60, start % 60).parse().unwrap();
+    }
+    runs
+}
+
+/// Two batches as if they had been measured by turns.
+pub fn by_turns(a: Vec<Run>, b: Vec<Run>) -> (Vec<Run>, Vec<Run>) {
+    let (mut a, mut b) = (as_batch(a, 1), as_batch(b, 1));
+    let ids = [a[0].batch, b[0].batch];
+    for (side, runs) in [&mut a, &mut b].into_iter().enumerate() {
+        for (at, run) in runs.iter_mut().enumerate() {
+            run.context.alternation = Some(RunAlternation {
+                with: ids[1 - side],
+                turn: at as u32 + 1,
+                place: side as u32 + 1,
+                seed: 1,
+                extra: ExtraFields::new(),
+            });
+        }
+    }
+    (a, b)
 }

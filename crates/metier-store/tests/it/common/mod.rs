@@ -1,5 +1,7 @@
 //! Records (`records.rs`) and store locations for the tests of this crate.
 
+#[allow(dead_code, reason = "encryption is a feature, and other crates use it too")]
+pub mod private_postgres;
 mod records;
 
 use metier_store::{RecordStore, StoreLocation};

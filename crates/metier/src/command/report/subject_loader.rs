@@ -31,6 +31,7 @@ impl<'a> SubjectLoader<'a> {
         for text in texts {
             let mut runs = self.sides.runs(text)?;
             runs.truncate(MAX_RUNS);
+            let history = if texts.len() > 1 { self.sides.history(&runs) } else { Vec::new() };
             let mut label = subject_label(text, &runs);
             if subjects.iter().any(|known| known.label == label) {
                 label = format!("{label} ({})", runs.first().map(|run| run.id.short()).unwrap_or_default());
@@ -39,7 +40,7 @@ impl<'a> SubjectLoader<'a> {
                 .into_iter()
                 .enumerate()
                 .map(|(at, run)| self.load_measured(run, at < MAX_RUNS_WITH_SERIES));
-            subjects.push(ReportSubject { label, runs: runs.collect::<anyhow::Result<_>>()? });
+            subjects.push(ReportSubject { label, runs: runs.collect::<anyhow::Result<_>>()?, history });
         }
         Ok(subjects)
     }

@@ -96,6 +96,8 @@ fn cpu_details(run: &Run) -> String {
         format!("system {}{system}", figures::quality_mark(run, "summary.cpu_system_seconds"))
     }));
     parts.extend(run.mean_busy_cores().map(|cores| format!("{cores:.2} cores on average")));
+    let mark = figures::quality_mark(run, "cpu.peak_cores");
+    parts.extend(run.cpu.peak_cores.map(|cores| format!("at most {mark}{cores:.2}")));
     parts.join(", ")
 }
 

@@ -4,7 +4,7 @@ use clap::Args;
 use metier_stats::change::MAX_VALUES;
 use metier_stats::comparison::LevelSummary;
 use metier_stats::trend::{LevelChange, TrendState, WorkloadTrend};
-use metier_stats::{ChangeOptions, TrendMetric, TrendReport, find_trends};
+use metier_stats::{ChangeMemo, ChangeOptions, TrendMetric, TrendReport, find_trends};
 use metier_store::RunFilter;
 use metier_types::{Ratio, UtcTimestamp};
 
@@ -64,15 +64,18 @@ impl TrendArgs {
             at_least: self.at_least,
             ..ChangeOptions::default()
         };
-        let found = find_trends(&runs, &self.metric, &options).map_err(|error| match error {
-            metier_stats::Error::WrongOption { option: "significance", .. } => {
-                usage_error(format!("--false-alarms is {}; want 0.1% to 50%", self.false_alarms))
-            }
-            metier_stats::Error::WrongOption { option: "at_least", .. } => {
-                usage_error(format!("--at-least is {}; want 0% to 1000%", self.at_least))
-            }
-            other => other.into(),
-        })?;
+        let found =
+            find_trends(&runs, &self.metric, &options, &ChangeMemo::default()).map_err(
+                |error| match error {
+                    metier_stats::Error::WrongOption { option: "significance", .. } => {
+                        usage_error(format!("--false-alarms is {}; want 0.1% to 50%", self.false_alarms))
+                    }
+                    metier_stats::Error::WrongOption { option: "at_least", .. } => {
+                        usage_error(format!("--at-least is {}; want 0% to 1000%", self.at_least))
+                    }
+                    other => other.into(),
+                },
+            )?;
         let console = &context.console;
         let is_cost = self.metric.is_cost();
         console.print_record(

@@ -41,7 +41,8 @@ pub fn build_worker(context: &CommandContext, store: RecordStore) -> anyhow::Res
     let roots = KernelRoots::default();
     let device = metier_device::identity::identify_device(&roots, data_folder().as_deref())?;
     let launch = launch_spec(context, store.location())?;
-    Ok(QueueWorker::new(store, device, roots, launch, runtime_folder()))
+    let spool = super::super::spool_of(store.location());
+    Ok(QueueWorker::new(store, device, roots, launch, runtime_folder(), spool))
 }
 
 /// The command line of a session's child: same store and settings, independent of its working

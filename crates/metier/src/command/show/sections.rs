@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use metier_types::{ColumnUnit, ProcessRecord, ProcessSource, ProcessTree, Run, Series};
+use metier_stats::{AdviceFirmness, UseHistory, peak_cores, size_resources};
+use metier_types::{ProcessRecord, ProcessSource, ProcessTree, Run, Series};
 
 use crate::output::{
     StreamPaint, TableCell, TextTable, csv_cell, figures, printable_text, sparkline, stages,
@@ -20,7 +21,8 @@ const MAX_FILES: usize = 100;
 const BAR_WIDTH: usize = 60;
 
 /// Everything about a run.
-pub fn run_text(run: &Run, line: Option<&Series>, tree: Option<&ProcessTree>, paint: StreamPaint) -> String {
+pub fn run_text(run: &Run, lines: &[Series], tree: Option<&ProcessTree>, paint: StreamPaint) -> String {
+    let line = lines.first();
     let mut text = format!("{}\n\n{}", paint.bold(&metier_measure::verdict(run)), run_head(run, paint));
     for section in figures::run_sections(run) {
         text.push_str(&format!("\n{}\n", paint.bold(section.title)));
@@ -40,9 +42,10 @@ pub fn run_text(run: &Run, line: Option<&Series>, tree: Option<&ProcessTree>, pa
     }
     text.push_str(&gpus_table(run, paint));
     text.push_str(&application_text(run, paint));
-    if let Some(drawn) = line.map(|line| timeline_bars(line, paint)).filter(|drawn| !drawn.is_empty()) {
+    if let Some(drawn) = line.map(|line| timeline_bars(run, line, paint)).filter(|drawn| !drawn.is_empty()) {
         text.push_str(&format!("\n{}\n{drawn}", paint.bold("Time line")));
     }
+    text.push_str(&advice_text(run, lines, paint));
     if let Some(tree) = tree.filter(|tree| !tree.processes.is_empty()) {
         text.push_str(&format!(
             "\n{}\n{}",
@@ -173,16 +176,15 @@ fn application_text(run: &Run, paint: StreamPaint) -> String {
 }
 
 /// CPU and memory over time.
-fn timeline_bars(line: &Series, paint: StreamPaint) -> String {
+fn timeline_bars(run: &Run, line: &Series, paint: StreamPaint) -> String {
     let mut table = TextTable::default().indented(2);
     for name in ["cpu", "memory"] {
         let Some(column) = line.column(name) else { continue };
         let Some(drawn) = sparkline::draw_sparkline(line, column, BAR_WIDTH) else { continue };
-        let most = match (name, column.unit) {
-            // CPU nanoseconds per second become cores.
-            ("cpu", ColumnUnit::Nanoseconds) => format!("most {:.2} cores", drawn.most / 1e9),
-            ("cpu", ColumnUnit::Seconds) => format!("most {:.2} cores", drawn.most),
-            (_, unit) => format!("most {}", unit.text(drawn.most)),
+        // The bars show means of longer intervals, so their largest value is not the peak.
+        let most = match name {
+            "cpu" => peak_cores(run, line).map(|peak| format!("most {peak:.2} cores")).unwrap_or_default(),
+            _ => format!("most {}", column.unit.text(drawn.most)),
         };
         table.add_row(vec![
             TableCell::text(name),
@@ -191,6 +193,26 @@ fn timeline_bars(line: &Series, paint: StreamPaint) -> String {
         ]);
     }
     table.render(paint)
+}
+
+/// Recommended requests and limits, as in a report on this run; nothing where there is no advice.
+fn advice_text(run: &Run, lines: &[Series], paint: StreamPaint) -> String {
+    let history: Vec<UseHistory> = UseHistory::of_run(run, lines).into_iter().collect();
+    let advice = size_resources(&history);
+    if advice.firmness == AdviceFirmness::Refused && advice.notes.is_empty() {
+        return String::new();
+    }
+    let mut table = TextTable::default().indented(2);
+    for quota in &advice.quotas {
+        table.add_row(vec![
+            TableCell::text(&quota.key),
+            TableCell::number(&quota.value),
+            TableCell::text(&quota.reason).styled(StreamPaint::dim),
+        ]);
+    }
+    let notes: String = advice.notes.iter().map(|note| format!("  {note}\n")).collect();
+    let basis = paint.dim(&advice.basis);
+    format!("\n{}\n{}{notes}  {basis}\n", paint.bold("Requests and limits"), table.render(paint))
 }
 
 /// What could not be measured. Fields with the same reason share a line.

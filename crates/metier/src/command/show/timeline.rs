@@ -1,6 +1,7 @@
 //! A run's time line: one table of all series by time (CSV), or sparklines.
 
-use metier_types::{ColumnKind, ColumnValues, Series, SeriesColumn};
+use metier_stats::peak_cores;
+use metier_types::{ColumnKind, ColumnValues, Run, Series, SeriesColumn};
 
 use crate::output::{StreamPaint, TableCell, TextTable, serialised_word, sparkline};
 
@@ -55,7 +56,7 @@ fn cell_value(column: &SeriesColumn, row: usize) -> String {
 }
 
 /// Each column as a sparkline with its largest value.
-pub fn series_table(series: &[Series], paint: StreamPaint) -> String {
+pub fn series_table(run: &Run, series: &[Series], paint: StreamPaint) -> String {
     let mut text = String::new();
     for series in series {
         let span = series.times.last().zip(series.times.first()).map_or(0, |(last, first)| last - first);
@@ -70,7 +71,15 @@ pub fn series_table(series: &[Series], paint: StreamPaint) -> String {
         for column in &series.columns {
             let per = if column.kind == ColumnKind::Counter { " /s" } else { "" };
             let (bars, most) = match sparkline::draw_sparkline(series, column, BAR_WIDTH) {
-                Some(line) => (line.bars, format!("most {}{per}", column.unit.text(line.most))),
+                Some(line) => {
+                    let of_cores =
+                        (series.name == "use" && column.name == "cpu").then(|| peak_cores(run, series));
+                    let most = match of_cores.flatten() {
+                        Some(peak) => format!("most {peak:.2} cores"),
+                        None => format!("most {}{per}", column.unit.text(line.most)),
+                    };
+                    (line.bars, most)
+                }
                 None => (String::new(), "too few samples".to_string()),
             };
             table.add_row(vec![

@@ -172,3 +172,17 @@ fn thor_prefers_its_input_rail_and_an_incomplete_set_has_no_total() {
     assert_eq!(power("VDD_GPU 1mW/1mW VIN_SYS_5V0 4126mW/4126mW"), None);
     assert_eq!(power("RAM 1/2MB"), None);
 }
+
+#[test]
+fn a_power_that_no_board_has_is_no_rail() {
+    let line = |now: u64| {
+        TegrastatsLine::parse(&format!(
+            "VDD_GPU {now}/{now} VDD_CPU_SOC_MSS {now}/{now} VIN_SYS_5V0 {now}/{now}"
+        ))
+    };
+    assert_eq!(line(1_000_000_000).board.power(), Some(Watts(3e6)));
+    for now in [1_000_000_001, i64::MAX as u64, u64::MAX] {
+        // Found by fuzzing: the sum of the rails overflowed.
+        assert_eq!((line(now).board.power(), line(now).board.rails.len()), (None, 0), "{now}");
+    }
+}

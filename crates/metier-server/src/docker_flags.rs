@@ -59,6 +59,43 @@ pub fn read_docker_flags(
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
+/// The flags with the values of environment variables replaced; words are quoted for a shell.
+pub fn redact_docker_flags(text: &str, stand_in: &str) -> String {
+    // A text that cannot be split was never accepted; it may come from another version.
+    let Some(words) = metier_session::runfile::split_words(text) else { return stand_in.to_string() };
+    let mut words = words.into_iter();
+    let mut shown = Vec::new();
+    while let Some(word) = words.next() {
+        let (flag, value) = match parse_word(&word) {
+            DockerFlagWord::Flag(flag, value) => (flag, value),
+            DockerFlagWord::Ignored | DockerFlagWord::Unknown(_) => {
+                shown.push(word);
+                continue;
+            }
+        };
+        let is_separate = value.is_none();
+        match (flag.as_str(), value.or_else(|| words.next())) {
+            ("--env", Some(variable)) => {
+                let name = variable.split_once('=').map_or("", |(name, _)| name);
+                shown.extend(["-e".to_string(), format!("{name}={stand_in}")]);
+            }
+            (_, Some(value)) if is_separate => shown.extend([word, value]),
+            _ => shown.push(word),
+        }
+    }
+    let quoted: Vec<String> = shown.iter().map(|word| quote_word(word)).collect();
+    quoted.join(" ")
+}
+
+/// A word as a shell reads it.
+fn quote_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_=/.,:@%+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// The error for a text that cannot be split into words.
 pub fn unclosed_quote(field: &str, text: &str) -> FieldError {
     FieldError::new(field, text, "words with every quote closed, and nothing after a last \\")
@@ -236,6 +273,23 @@ fn parse_memory(value: &str) -> Result<String, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_variables_are_replaced_in_every_spelling() {
+        for (text, want) in [
+            ("-e KEY=s3cret -v /a:/b", "-e KEY=X -v /a:/b"),
+            ("--env KEY=s3cret --env=KEY=s3cret", "-e KEY=X -e KEY=X"),
+            ("-eKEY=s3cret -ite KEY=s3cret --rm", "-e KEY=X -e KEY=X --rm"),
+            ("-e 'KEY=a s3cret' --name 'my job'", "-e KEY=X --name 'my job'"),
+            ("-e s3cret", "-e =X"),
+            ("-e", "-e"),
+            ("-e 'KEY=s3cret", "X"),
+            ("--name \"it's\"", "--name 'it'\\''s'"),
+            ("", ""),
+        ] {
+            assert_eq!(redact_docker_flags(text, "X"), want, "{text}");
+        }
+    }
 
     fn of(text: &str) -> Result<Value, Vec<FieldError>> {
         let mut file = Map::new();
