@@ -107,7 +107,7 @@ fn ordered_samples(times: &[f64], values: &[f64], repairs: &mut SeriesRepairs) -
     samples.sort_by(|left, right| left.0.total_cmp(&right.0));
     let before = samples.len();
     samples.reverse();
-    samples.dedup_by(|next, kept| next.0 == kept.0);
+    samples.dedup_by(|next, earlier| next.0 == earlier.0);
     samples.reverse();
     repairs.repeated_times = (before - samples.len()) as u64;
     samples

@@ -79,11 +79,11 @@ impl ErrorDistribution {
     }
 
     fn raw(&self, share: f64, is_negated: bool) -> f64 {
-        let wanted = share * self.total * (1.0 - 1e-12);
+        let share_above = share * self.total * (1.0 - 1e-12);
         let mut sum = 0.0;
         let mut pick = |(error, weight): &(f64, f64)| {
             sum += weight;
-            (sum >= wanted).then_some(*error)
+            (sum >= share_above).then_some(*error)
         };
         let ends = (self.errors[0].0, self.errors[self.errors.len() - 1].0);
         if is_negated {
