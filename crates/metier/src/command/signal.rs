@@ -23,13 +23,14 @@ const MAX_COLUMNS: usize = 10_000;
 /// Width of a row's bars.
 const BAR_WIDTH: usize = 24;
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
+const EXAMPLES: &str = "Examples:
   metier signal load.csv                         the first column is the time
   metier signal load.csv --horizon 1h -o json
   metier signal --prometheus http://127.0.0.1:9090 --query 'rate(node_cpu_seconds_total[1m])' --range 2h
-  metier signal load.csv --svg load.svg          a picture with the forecast band")]
+  metier signal load.csv --svg load.svg          a picture with the forecast band";
+
+#[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub struct SignalArgs {
     /// CSV file, `-` for stdin; the first column is the time
     #[arg(required_unless_present = "prometheus", conflicts_with_all = ["prometheus", "query"])]
