@@ -7,6 +7,8 @@
 //!
 //! Notation: x₁ ≤ … ≤ xₙ are the sorted values; Yₘ is the m-th smallest of a resample.
 
+pub use metier_signal::median::{median, relative_change};
+
 /// A value and its probability.
 pub type ProbabilityAtom = (f64, f64);
 
@@ -20,13 +22,6 @@ const NEGLIGIBLE_PROBABILITY: f64 = 1e-7;
 
 /// Terms of a sum of probabilities below e to this do not change its last digit.
 const NEGLIGIBLE_LOG_TERM: f64 = -80.0;
-
-/// The median of sorted values.
-pub fn median(sorted: &[f64]) -> Option<f64> {
-    let n = sorted.len();
-    let upper = *sorted.get(n / 2)?;
-    if n % 2 == 1 { Some(upper) } else { sorted.get(n / 2 - 1).map(|lower| (lower + upper) / 2.0) }
-}
 
 /// The bootstrap distribution of the median of sorted values.
 pub fn median_distribution(sorted: &[f64]) -> Vec<ProbabilityAtom> {
@@ -102,18 +97,6 @@ fn even_median_distribution(sorted: &[f64]) -> Vec<ProbabilityAtom> {
         atoms.push((sorted[i], same.max(0.0)));
     }
     atoms
-}
-
-/// Relative change b/a − 1 of two values of at least 0; infinite from 0 to a positive value, 0 from
-/// 0 to 0.
-pub fn relative_change(a: f64, b: f64) -> f64 {
-    if a == b {
-        0.0
-    } else if a == 0.0 {
-        f64::INFINITY
-    } else {
-        b / a - 1.0
-    }
 }
 
 /// The bootstrap distribution of the relative change from a's median to b's, sorted by value.

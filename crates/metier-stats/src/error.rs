@@ -45,6 +45,9 @@ pub enum Error {
         field: crate::SummaryField,
         got: f64,
     },
+    /// A fault that the signal analysis found.
+    #[error(transparent)]
+    Signal(metier_signal::Error),
     /// An option is outside its range.
     #[error("{option} is {got}; want {want}")]
     WrongOption {
@@ -75,4 +78,15 @@ pub enum Error {
         /// Minimum number of points.
         want: usize,
     },
+}
+
+impl From<metier_signal::Error> for Error {
+    fn from(error: metier_signal::Error) -> Self {
+        match error {
+            metier_signal::Error::WrongOption { option, got, want } => {
+                Self::WrongOption { option, got, want }
+            }
+            other => Self::Signal(other),
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! - [`spread`]: one batch: median, scatter, outliers, and warnings with advice.
 //! - [`compare`](mod@compare): two groups of runs: the change of each field with an interval and a
 //!   verdict.
-//! - [`relative_change`]: changes of level in a history, with a stated rate of false alarms.
+//! - [`change`]: changes of level in a history, as found by `metier-signal`.
 //! - [`build_trend`]: histories of workloads on devices, with other differences at each change.
 //! - [`busy_cores`]: the peak of busy cores, and rates of counters for drawing.
 //! - [`resource_sizing`]: requests and limits for a scheduler from what runs used.
@@ -13,7 +13,6 @@
 //! any order of the runs. An absent value is never counted as 0.
 
 pub mod busy_cores;
-pub mod change;
 pub mod compare;
 pub mod comparison;
 pub mod downsample;
@@ -28,11 +27,9 @@ mod bootstrap;
 mod circumstances;
 mod pairing;
 mod permutation;
-mod random;
 mod run_selection;
 
 pub use busy_cores::{CorePeakTracker, counter_rates, peak_cores};
-pub use change::{ChangeMemo, ChangeOptions, find_changes};
 pub use compare::{CompareOptions, compare};
 pub use comparison::{
     ComparedGroup, ComparisonVerdict, DriftTreatment, ExcludedRun, ExclusionReason, LevelSummary,
@@ -40,6 +37,8 @@ pub use comparison::{
 };
 pub use downsample::downsample;
 pub use error::Error;
+pub use metier_signal::change::{self, ChangeMemo, ChangeOptions, find_changes};
+use metier_signal::random;
 pub use resource_sizing::{AdviceFirmness, ResourceAdvice, ResourceQuota, UseHistory, size_resources};
 pub use spread::{BatchSpread, FieldSpread, ValueSpread, batch_spread, value_spread};
 pub use summary_field::SummaryField;

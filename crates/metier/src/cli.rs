@@ -29,7 +29,7 @@ const EXAMPLES: &str = "Examples:
 /// Commands by task.
 const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["run", "session", "device", "board", "doctor"]),
-    ("Look", &["runs", "show", "compare", "report", "flame", "up"]),
+    ("Look", &["runs", "show", "compare", "report", "flame", "signal", "up"]),
     ("Learn", &["train", "predict", "predictors", "power"]),
     ("Graphs", &["inspect", "bench", "split", "place"]),
     ("Keep", &["export", "import", "store"]),
@@ -107,6 +107,8 @@ pub enum CliCommand {
     Report(command::report::ReportArgs),
     /// Draw a flame graph of a run
     Flame(command::flame::FlameArgs),
+    /// Find the pattern of a series, and forecast it
+    Signal(command::signal::SignalArgs),
     /// Check the store
     Store(command::store::StoreArgs),
     /// Show the operators and cost of an ONNX graph

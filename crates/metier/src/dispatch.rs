@@ -83,6 +83,7 @@ fn run_command(cli: CommandLine) -> anyhow::Result<CliExitCode> {
         CliCommand::Serve(serve) => serve.run(&context),
         CliCommand::Session(session) => session.run(&context),
         CliCommand::Show(show) => show.run(&context),
+        CliCommand::Signal(signal) => signal.run(&context),
         CliCommand::Split(split) => split.run(&context),
         CliCommand::Store(store) => store.run(&context),
         CliCommand::Token(token) => token.run(&context),

@@ -23,6 +23,7 @@ pub mod runs;
 pub mod serve;
 pub mod session;
 pub mod show;
+pub mod signal;
 pub mod split;
 pub mod store;
 pub mod token;

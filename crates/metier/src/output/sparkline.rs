@@ -31,12 +31,27 @@ pub fn draw_sparkline(series: &Series, column: &SeriesColumn, width: usize) -> O
         }
     }
     let most = stretches.iter().flatten().copied().fold(0.0, f64::max);
-    let bar = |value: &Option<f64>| match value {
+    Some(SparklineBars { bars: stretches.iter().map(|value| bar_of(*value, most)).collect(), most })
+}
+
+/// Draws evenly spaced values in at most `width` characters, from 0 or the lowest negative value.
+pub fn bars_of(values: &[f64], width: usize) -> String {
+    let low = values.iter().copied().fold(0.0, f64::min);
+    let high = values.iter().copied().fold(0.0, f64::max);
+    let slots = width.min(values.len());
+    let slot = |at: usize| {
+        let part = &values[at * values.len() / slots..(at + 1) * values.len() / slots];
+        bar_of(part.iter().copied().reduce(f64::max).map(|value| value - low), high - low)
+    };
+    (0..slots).map(slot).collect()
+}
+
+fn bar_of(value: Option<f64>, most: f64) -> char {
+    match value {
         None => ' ',
         Some(value) if most > 0.0 => BARS[((value / most * 7.0).round() as usize).min(7)],
         Some(_) => BARS[0],
-    };
-    Some(SparklineBars { bars: stretches.iter().map(bar).collect(), most })
+    }
 }
 
 /// Start, end and value of intervals: rates per second of a counter, the larger of two neighbouring

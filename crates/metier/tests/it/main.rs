@@ -48,6 +48,7 @@ mod runfile;
 mod schema;
 mod session;
 mod settings;
+mod signal;
 mod source_file;
 mod split;
 mod spool;

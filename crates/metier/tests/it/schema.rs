@@ -3,6 +3,7 @@
 
 use metier_infer::BenchReport;
 use metier_predict::splitting::SplitReport;
+use metier_signal::SignalRecord;
 use schemars::JsonSchema;
 
 /// Compares the schema of what is written with the published one.
@@ -23,4 +24,5 @@ fn assert_published<T: JsonSchema>(name: &str) {
 fn the_published_schemas_are_those_of_the_code() {
     assert_published::<BenchReport>("metier.bench-1");
     assert_published::<SplitReport>("metier.split-1");
+    assert_published::<SignalRecord>("metier.pattern-1");
 }

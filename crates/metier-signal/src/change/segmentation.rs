@@ -5,7 +5,7 @@
 //! Lawrence, 1989). Their gain is n · ln(S₀ / Sₖ), twice the log-likelihood ratio for normal noise,
 //! less a penalty per cut. The time is n² · MAX_CUTS / 2.
 
-use crate::bootstrap::median;
+use crate::median::median;
 
 /// Minimum length of a segment: one or two outliers are not a level.
 pub const MIN_SEGMENT_LEN: usize = 3;

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ChangeOptions, ChangePoint};
-use crate::bootstrap::median;
+use crate::median::median;
 
 /// A steady drift.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

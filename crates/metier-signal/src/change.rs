@@ -31,7 +31,7 @@ pub mod significance;
 use metier_types::Ratio;
 
 use crate::Error;
-use crate::bootstrap::{median, relative_change};
+use crate::median::{median, relative_change};
 pub use drift::LinearDrift;
 pub use memo::ChangeMemo;
 use segmentation::{best_cuts, clamp_strays, log_scale};
