@@ -157,8 +157,8 @@ fn is_own(found: &Deployment) -> bool {
     labels.and_then(|all| all.get(MANAGED_BY_LABEL.0)).is_some_and(|value| value == MANAGED_BY_LABEL.1)
 }
 
-/// Applies the Deployment after a dry run. A Deployment that metier did not make is replaced only on
-/// request.
+/// Applies the Deployment after a dry run. A Deployment that metier did not make is replaced only
+/// on request.
 pub async fn apply(cluster: &ClusterClient, service: &GraphService) -> Result<DeploymentAction, Error> {
     let before = get_deployment(cluster, &service.name).await?;
     if before.as_ref().is_some_and(|found| !is_own(found)) && !service.replaces_foreign {

@@ -3,8 +3,8 @@
 //! A Job has one pod and one attempt. Labels identify metier and the run. An annotation names the
 //! measuring process, so that a later metier can check whether it still exists.
 //! `activeDeadlineSeconds`, which [`crate::job_lease`] renews, and `ttlSecondsAfterFinished` bound
-//! the Job's life if no metier removes it. `$(NAME)` in the user's values is escaped, since commands and containers do not expand it
-//! either.
+//! the Job's life if no metier removes it. `$(NAME)` in the user's values is escaped, since
+//! commands and containers do not expand it either.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -67,7 +67,8 @@ pub fn job_name(run: RunId) -> String {
     format!("metier-{run}")
 }
 
-/// The Job for a run, with a lease if that is renewed. Errors name the field that a pod cannot have.
+/// The Job for a run, with a lease if that is renewed. Errors name the field that a pod cannot
+/// have.
 pub fn build_job(
     spec: &RunSpec,
     pod: &PodSpec,

@@ -1,10 +1,10 @@
 //! The lease of a Job: its deadline is near, and its measuring program moves it on.
 //!
 //! The cluster itself ends a Job at `activeDeadlineSeconds`. A Job is made with a deadline of
-//! [`LEASE_TIME`], and the measuring program moves it on every [`RENEWAL_INTERVAL`], never beyond the
-//! time limit of the run. So a pod ends at most [`LEASE_TIME`] after its program was killed, though no
-//! metier is ever started again. An annotation has the end of the lease for other hosts. An account
-//! without the right to patch Jobs gets a fixed deadline.
+//! [`LEASE_TIME`], and the measuring program moves it on every [`RENEWAL_INTERVAL`], never beyond
+//! the time limit of the run. So a pod ends at most [`LEASE_TIME`] after its program was killed,
+//! though no metier is ever started again. An annotation has the end of the lease for other hosts.
+//! An account without the right to patch Jobs gets a fixed deadline.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,10 @@
-//! The Jobs of this host that have not been removed yet: one small file each, in the runtime folder.
+//! The Jobs of this host that have not been removed yet: one small file each, in the runtime
+//! folder.
 //!
-//! A file is written before its Job is made and removed after it. A later start of any command finds
-//! the files of killed programs without reaching a cluster, and then reaches only the clusters that
-//! they name. A file that is older than the lease is forgotten: the cluster has ended its Job.
+//! A file is written before its Job is made and removed after it. A later start of any command
+//! finds the files of killed programs without reaching a cluster, and then reaches only the
+//! clusters that they name. A file that is older than the lease is forgotten: the cluster has ended
+//! its Job.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -27,8 +27,8 @@ const GROUP_EMPTY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Delay before the node of a pod that does not end is checked.
 const NODE_CHECK_DELAY: Duration = Duration::from_secs(5);
 
-/// Removes Jobs whose measuring process is gone: of this host, or with a lease that is over. Returns
-/// their names.
+/// Removes Jobs whose measuring process is gone: of this host, or with a lease that is over.
+/// Returns their names.
 pub async fn sweep_jobs(
     cluster: &ClusterClient,
     roots: &KernelRoots,

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 /// More is never needed. Some hosts allow a billion, which slows programs that loop over all
 /// descriptors.
 const MOST_USEFUL: u64 = 16_384;
-/// What a measurement or a server needs: its connections, the store, and the descriptors from 100 on
-/// that started programs inherit.
+/// What a measurement or a server needs: its connections, the store, and the descriptors from 100
+/// on that started programs inherit.
 const LEAST_NEEDED: u64 = 320;
 
 /// The limit before it was raised.

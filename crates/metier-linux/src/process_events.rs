@@ -148,8 +148,8 @@ impl ProcessWatch {
         self.sum_statistics(|seen| seen.stored)
     }
 
-    /// Time in which tasks were ready to run and had no core, summed over all of them; `None` if one
-    /// has no statistics.
+    /// Time in which tasks were ready to run and had no core, summed over all of them; `None` if
+    /// one has no statistics.
     pub fn queued_ns(&self) -> Option<u64> {
         self.sum_statistics(|seen| Some((seen.queued_ns?, 0))).map(|(queued, _)| queued)
     }

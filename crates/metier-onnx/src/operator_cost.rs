@@ -98,8 +98,8 @@ fn recurrent_multiply_adds(given: &ShapeContext, gates: u64) -> Option<u64> {
     ])
 }
 
-/// A fast transform of `length` complex values: length/2 · log₂ length butterflies of 4 each (Cooley
-/// and Tukey, 1965). Lengths that are no power of 2 need more, so this is a lower bound.
+/// A fast transform of `length` complex values: length/2 · log₂ length butterflies of 4 each
+/// (Cooley and Tukey, 1965). Lengths that are no power of 2 need more, so this is a lower bound.
 fn transform_multiply_adds(length: u64) -> Option<u64> {
     let stages = u64::from(length.max(1).next_power_of_two().trailing_zeros());
     length.checked_mul(2)?.checked_mul(stages)

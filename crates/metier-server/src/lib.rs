@@ -23,8 +23,8 @@
 //! - Errors are RFC 9457 problems ([`http::problem`]) that name the field, its value and the
 //!   expected value.
 //! - Health and the page's own files are for everybody, metrics for all users of this machine. All
-//!   else belongs to the server's own user and to the holder of the token ([`http::credentials`]). On
-//!   any other address than loopback a token is needed ([`http::config`]).
+//!   else belongs to the server's own user and to the holder of the token ([`http::credentials`]).
+//!   On any other address than loopback a token is needed ([`http::config`]).
 //! - All listeners have one gate. A foreign web page is not trusted: `Host` must name this machine,
 //!   and no foreign page changes anything ([`http::gate`]). The worker of the queue executes runs.
 //! - No reply has the value of an environment variable ([`session_redaction`]).

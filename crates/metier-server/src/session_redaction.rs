@@ -11,8 +11,8 @@ pub const DOCKER_FLAGS_FIELD: &str = "app_docker_args";
 /// Stands for a value.
 const REDACTED: &str = "REDACTED";
 
-/// Replaces the values of environment variables in a session's run file and in the parameters of its
-/// request.
+/// Replaces the values of environment variables in a session's run file and in the parameters of
+/// its request.
 pub fn redact_session(session: &mut SessionRecord) {
     redact_environment(&mut session.file);
     let parameters = session.asker.extra.get_mut("parameters");

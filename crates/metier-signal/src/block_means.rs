@@ -1,9 +1,10 @@
 //! Averages over blocks that are long enough to be nearly independent.
 //!
-//! Tests of trend and level assume values whose order is exchangeable where nothing changes. Samples
-//! of a machine are not: a high one follows a high one. Means over blocks of three times the correlation
-//! time are nearly so. A random walk has a correlation time near its own length, which leaves too few
-//! blocks for any finding: it has neither trend nor levels, however much it looks like it.
+//! Tests of trend and level assume values whose order is exchangeable where nothing changes.
+//! Samples of a machine are not: a high one follows a high one. Means over blocks of three times
+//! the correlation time are nearly so. A random walk has a correlation time near its own length,
+//! which leaves too few blocks for any finding: it has neither trend nor levels, however much it
+//! looks like it.
 
 /// Most blocks; more add time to the tests, not power.
 const MAX_BLOCKS: usize = 200;

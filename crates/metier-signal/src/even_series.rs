@@ -1,10 +1,10 @@
 //! Cleans timed values and puts them on an even grid.
 //!
-//! Values that are not numbers are dropped; times are sorted; the last of several values at one time
-//! counts; a counter becomes a rate, with a fall taken as a restart from 0. The step of the grid is
-//! the median distance of samples. Short gaps are bridged by a straight line. At a gap that is
-//! longer than [`MAX_BRIDGED_STEPS`], the part after it counts, or the part before it where that is
-//! longer. Each repair is counted.
+//! Values that are not numbers are dropped; times are sorted; the last of several values at one
+//! time counts; a counter becomes a rate, with a fall taken as a restart from 0. The step of the
+//! grid is the median distance of samples. Short gaps are bridged by a straight line. At a gap that
+//! is longer than [`MAX_BRIDGED_STEPS`], the part after it counts, or the part before it where that
+//! is longer. Each repair is counted.
 
 use schemars::JsonSchema;
 use serde::Serialize;

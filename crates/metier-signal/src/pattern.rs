@@ -149,7 +149,8 @@ pub fn analyse_series(
         PatternKind::Trend => rest.iter().zip(&by_trend).map(|(x, line)| x - line).collect(),
         _ => rest.clone(),
     };
-    // A rising line is cut into levels, too, and a cycle leaves some; levels count where they explain.
+    // A rising line is cut into levels, too, and a cycle leaves some; levels count where they
+    // explain.
     let changes =
         if kind == PatternKind::Trend || share(&levels) < MIN_LEVEL_SHARE { Vec::new() } else { changes };
     // Bursts are what a bursty series does, not exceptions.
@@ -397,7 +398,8 @@ mod tests {
                 .collect();
             alarms += usize::from(!matches!(kind_of(&walk), PatternKind::Irregular | PatternKind::Bursty));
         }
-        // Three tests at 1 % each: 6 of 200 are expected at most; 14 have a probability below 0.4 %.
+        // Three tests at 1 % each: 6 of 200 are expected at most; 14 have a probability below 0.4
+        // %.
         assert!(alarms < 14, "{alarms} of 200 random walks got a pattern");
     }
 

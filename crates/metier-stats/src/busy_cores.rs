@@ -1,9 +1,9 @@
 //! Busy cores over time, from the CPU time counter of a run.
 //!
-//! The kernel brings the CPU time of a running task up to date at its tick, every 1 to 10 ms. A rate
-//! between two readings that lie close together therefore shows the tick and not the task: readings
-//! 3 ms apart show 6 busy cores on a machine that has 2. So every rate here covers at least
-//! [`RATE_WINDOW`], which is also the period of the kernel's CPU quota.
+//! The kernel brings the CPU time of a running task up to date at its tick, every 1 to 10 ms. A
+//! rate between two readings that lie close together therefore shows the tick and not the task:
+//! readings 3 ms apart show 6 busy cores on a machine that has 2. So every rate here covers at
+//! least [`RATE_WINDOW`], which is also the period of the kernel's CPU quota.
 
 use std::collections::VecDeque;
 
@@ -136,8 +136,8 @@ pub fn interpolate_counter(rows: &[(f64, f64)], time: f64) -> Option<f64> {
     }
 }
 
-/// Busy cores as means over windows of this length; the last window may be shorter, but at least half
-/// as long. Empty where the series has no counter of CPU time.
+/// Busy cores as means over windows of this length; the last window may be shorter, but at least
+/// half as long. Empty where the series has no counter of CPU time.
 pub fn window_means(series: &Series, name: &str, window: Seconds) -> Vec<f64> {
     let Some(column) = series.column(name).filter(|column| column.kind == ColumnKind::Counter) else {
         return Vec::new();

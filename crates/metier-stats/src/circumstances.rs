@@ -3,9 +3,9 @@
 //! Codes: `host-differs`, `kernel-differs`, `input-differs`, `environment-differs`,
 //! `limits-differ`, `method-differs`, `dataset-differs`, `page-cache-differs`, `company-differs`,
 //! `governor-differs`, `power-mode-differs`, `version-differs`, `load-differs`, `steal-differs`,
-//! `others-differ`, `left-out`, `drift-unknown` and `too-few-repeats`. The codes `executable-differs`,
-//! `image-differs` and `command-differs` are information only: usually these differences are what
-//! is compared.
+//! `others-differ`, `left-out`, `drift-unknown` and `too-few-repeats`. The codes
+//! `executable-differs`, `image-differs` and `command-differs` are information only: usually these
+//! differences are what is compared.
 
 use std::collections::BTreeSet;
 

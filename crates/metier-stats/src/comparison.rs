@@ -204,11 +204,11 @@ impl RunComparison {
     /// The given fields that regressed by more than `above`.
     ///
     /// A regression is a field whose verdict is `increase` *and* whose median rose by more than
-    /// `above`. The verdict alone bounds false alarms: without a change and without unknown drift, at most one
-    /// comparison in twenty fails, whatever the limit. The size is judged by the median instead of the interval's
-    /// lower end. That end is lower on noisy hosts, so a real 8 % could pass a 5 % limit only
-    /// because the runs were few or noisy. The price: a change exactly at the limit is flagged
-    /// about every other time, as with any sharp limit.
+    /// `above`. The verdict alone bounds false alarms: without a change and without unknown drift,
+    /// at most one comparison in twenty fails, whatever the limit. The size is judged by the median
+    /// instead of the interval's lower end. That end is lower on noisy hosts, so a real 8 % could
+    /// pass a 5 % limit only because the runs were few or noisy. The price: a change exactly at the
+    /// limit is flagged about every other time, as with any sharp limit.
     ///
     /// An increase from a median of 0 has no ratio; it exceeds every limit.
     pub fn find_regressions(&self, above: Ratio, fields: &[SummaryField]) -> Vec<&MetricComparison> {

@@ -71,8 +71,8 @@ impl RunSink {
         self.lock().notice.take()
     }
 
-    /// Records that a run is active. A store that answers but cannot be written is an error, so that
-    /// nothing is measured in vain.
+    /// Records that a run is active. A store that answers but cannot be written is an error, so
+    /// that nothing is measured in vain.
     pub fn begin_run(&self, run: &Run, owner: &OwnerProcess) -> Result<(), Error> {
         let mut state = self.lock();
         (state.begun, state.diverted) = (Some((run.clone(), owner.clone())), None);
@@ -158,8 +158,8 @@ impl RunSink {
         }
     }
 
-    /// Records the end of the run, its workload and, if given, its device. Returns whether the store
-    /// has them; otherwise they are in the spool.
+    /// Records the end of the run, its workload and, if given, its device. Returns whether the
+    /// store has them; otherwise they are in the spool.
     pub fn finish_run(&self, run: &Run, workload: &Workload, device: Option<&Device>) -> Result<bool, Error> {
         let mut state = self.lock();
         if state.diverted.is_none()

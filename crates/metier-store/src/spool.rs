@@ -1,10 +1,10 @@
 //! The spool: an embedded store for runs and ends of sessions that their store could not take.
 //!
-//! Each store has a spool of its own, an SQLite file whose name is a digest of the store's location.
-//! Delivery moves a run in this order: its files, workload and device, then samples and record in one
-//! transaction, then its removal from the spool. A process that is killed between the last two leaves
-//! a run that the next delivery recognises by its id and end, and only removes. A spool is never
-//! deleted, since another process may have it open; an empty one has some 200 KB.
+//! Each store has a spool of its own, an SQLite file whose name is a digest of the store's
+//! location. Delivery moves a run in this order: its files, workload and device, then samples and
+//! record in one transaction, then its removal from the spool. A process that is killed between the
+//! last two leaves a run that the next delivery recognises by its id and end, and only removes. A
+//! spool is never deleted, since another process may have it open; an empty one has some 200 KB.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::ffi::OsStrExt;
@@ -74,9 +74,9 @@ impl RunSpool {
         self.open()?.spool_session_end(session, owner, end, log)
     }
 
-    /// Delivers all that waits. Runs under way stay while `is_alive` says so of their process; later
-    /// they are delivered as interrupted. If one cannot be delivered, the others still are, and the
-    /// first error is returned. While another process delivers, nothing is done.
+    /// Delivers all that waits. Runs under way stay while `is_alive` says so of their process;
+    /// later they are delivered as interrupted. If one cannot be delivered, the others still are,
+    /// and the first error is returned. While another process delivers, nothing is done.
     pub fn deliver(
         &self,
         store: &RecordStore,

@@ -69,7 +69,8 @@ pub struct AppStage {
     /// CPU time of the run between the first item and the last, divided by their number; `null` if
     /// another stage has items too.
     pub cpu_seconds_per_item: Option<Seconds>,
-    /// Energy of the device during the run divided by `count`; `null` if another stage has items too.
+    /// Energy of the device during the run divided by `count`; `null` if another stage has items
+    /// too.
     pub joules_per_item: Option<Joules>,
     /// Fields of later versions.
     #[serde(flatten)]

@@ -442,8 +442,8 @@ pub struct Run {
     pub extra: ExtraFields,
 }
 
-/// Whether statistics of a batch include a run: it was measured to its end, it succeeded, and it was
-/// no warm-up.
+/// Whether statistics of a batch include a run: it was measured to its end, it succeeded, and it
+/// was no warm-up.
 pub fn is_counted_run(state: RunState, exit: Option<&RunExit>, is_warmup: bool) -> bool {
     !is_warmup && state == RunState::Finished && exit.is_some_and(RunExit::is_complete)
 }

@@ -1,5 +1,5 @@
-//! Any bytes as an archive of runs. It is refused, or it is imported, and importing it again changes
-//! nothing.
+//! Any bytes as an archive of runs. It is refused, or it is imported, and importing it again
+//! changes nothing.
 
 use std::cell::RefCell;
 

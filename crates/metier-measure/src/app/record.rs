@@ -18,7 +18,8 @@ pub struct AppRecord {
     pub refused: u64,
     /// Indices in `stages` of those whose quantiles come from a scraped page's buckets.
     pub bucketed: Vec<usize>,
-    /// Readings of CPU time around the items of each stage; empty where the run has no counter here.
+    /// Readings of CPU time around the items of each stage; empty where the run has no counter
+    /// here.
     pub cpu_spans: Vec<StageCpuSpan>,
     /// Unavailable sources, with the reason.
     pub problems: Vec<(String, MissingReason)>,
@@ -45,8 +46,8 @@ impl AppRecord {
         run.intake = Some(self.counts);
     }
 
-    /// CPU time and energy are counted for the whole run, so they belong to a stage only if no other
-    /// one has items.
+    /// CPU time and energy are counted for the whole run, so they belong to a stage only if no
+    /// other one has items.
     fn write_item_costs(&mut self, run: &mut Run) {
         // A value or a rate is reported at intervals: its count is not a number of items.
         let has_items = |stage: &AppStage| {

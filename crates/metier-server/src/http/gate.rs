@@ -1,6 +1,6 @@
 //! The middleware that every request to every listener passes. It assigns an id, takes a place for
-//! work, checks names, access and site, and bounds the time, all before the body is read. On the way
-//! out it adds the security headers, counts the response and writes one log line.
+//! work, checks names, access and site, and bounds the time, all before the body is read. On the
+//! way out it adds the security headers, counts the response and writes one log line.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

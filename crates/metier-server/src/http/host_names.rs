@@ -1,10 +1,10 @@
 //! The names by which this server may be addressed, in `Host` and `Origin`.
 //!
 //! A foreign web page can resolve its own name to an address of this server and then read
-//! responses as its own ("DNS rebinding"); its requests still carry that name. On a loopback address
-//! only names of this machine pass, on other addresses also IP addresses, which no page can have
-//! without being served from there, this machine's names in its DNS domain, and the names that a
-//! cluster's DNS gives to a service: `NAME`, `NAME.NAMESPACE`, `NAME.NAMESPACE.svc` and
+//! responses as its own ("DNS rebinding"); its requests still carry that name. On a loopback
+//! address only names of this machine pass, on other addresses also IP addresses, which no page can
+//! have without being served from there, this machine's names in its DNS domain, and the names that
+//! a cluster's DNS gives to a service: `NAME`, `NAME.NAMESPACE`, `NAME.NAMESPACE.svc` and
 //! `NAME.NAMESPACE.svc.cluster.local`. `NAME.NAMESPACE` passes with this pod's own namespace, since
 //! `evil.example` looks the same. The namespace and the cluster's domain are those of
 //! `/etc/resolv.conf`.
@@ -143,7 +143,8 @@ impl HostNames {
                 || self.own.iter().any(|own| own.eq_ignore_ascii_case(&name))
                 || self.suffixes.iter().any(|suffix| {
                     let before = name.strip_suffix(suffix.as_str());
-                    // `.NAMESPACE` has one name before it; a service of it has further labels in `.svc`.
+                    // `.NAMESPACE` has one name before it; a service of it has further labels in
+                    // `.svc`.
                     before.is_some_and(|before| suffix.starts_with(".svc") || !before.contains('.'))
                 }))
     }

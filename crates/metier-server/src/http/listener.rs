@@ -1,8 +1,8 @@
 //! Listening and connections of every server here, and the signals that end both.
 //!
 //! Connections are HTTP/1.1, each in a task of its own, in a place of
-//! [`ConnectionPlaces`](super::connection_places::ConnectionPlaces). On shutdown those under way may
-//! finish their request within `drain_time`.
+//! [`ConnectionPlaces`](super::connection_places::ConnectionPlaces). On shutdown those under way
+//! may finish their request within `drain_time`.
 
 use std::future::Future;
 use std::io::ErrorKind;

@@ -1,10 +1,10 @@
 //! Quantiles of past forecast errors with finite-sample correction.
 //!
-//! Split conformal prediction: with n past errors the p-quantile is taken at level p(n + 1)/n (Vovk,
-//! Gammerman and Shafer 2005; Lei et al. 2018), with weights that favour recent errors (Barber et al.
-//! 2023, *Conformal prediction beyond exchangeability*). Errors of overlapping windows count as
-//! fewer independent ones. Beyond the largest error the tail is continued as exponential, so that few
-//! errors give wide bands instead of none.
+//! Split conformal prediction: with n past errors the p-quantile is taken at level p(n + 1)/n
+//! (Vovk, Gammerman and Shafer 2005; Lei et al. 2018), with weights that favour recent errors
+//! (Barber et al. 2023, *Conformal prediction beyond exchangeability*). Errors of overlapping
+//! windows count as fewer independent ones. Beyond the largest error the tail is continued as
+//! exponential, so that few errors give wide bands instead of none.
 
 /// Independent errors below which both tails share all of them.
 const MIN_ONE_SIDED: f64 = 4.0;

@@ -1,8 +1,8 @@
 //! Weighted mean of methods by their past errors.
 //!
-//! Weights fall with the eighth power of the recent mean absolute error at the same step (Bates and Granger
-//! 1969; Timmermann 2006, *Forecast combinations*, section 4). A weight depends only on errors that
-//! were known at its time.
+//! Weights fall with the eighth power of the recent mean absolute error at the same step (Bates and
+//! Granger 1969; Timmermann 2006, *Forecast combinations*, section 4). A weight depends only on
+//! errors that were known at its time.
 
 /// Recent absolute errors of each method for each target.
 #[derive(Debug, Clone)]

@@ -2,17 +2,18 @@
 //!
 //! 1. Cheap methods run side by side ([`methods`]).
 //! 2. They are combined at each step by their past errors ([`combination`]).
-//! 3. The errors of the combination at past origins give the quantiles ([`bands`]); the mean and the
-//!    peak of the horizon have errors of their own. The peak is not derived from the steps' bands.
+//! 3. The errors of the combination at past origins give the quantiles ([`bands`]); the mean and
+//!    the peak of the horizon have errors of their own. The peak is not derived from the steps'
+//!    bands.
 //! 4. [`SeriesTracker`] holds the state; a new sample costs no recomputation of all.
 //!
 //! Values may have any unit and range; only the sign is respected: forecasts of a series without
 //! negative values have none.
 //!
-//! Limits: evenly spaced values without gaps. Two equal samples are a constant series, with bands of
-//! no width. Bands hold on average over time while the series stays what it was; no band covers a
-//! change of level that has no precedent. With fewer than four windows of past forecasts, the peak has
-//! a bound from the steps instead of a distribution of its own.
+//! Limits: evenly spaced values without gaps. Two equal samples are a constant series, with bands
+//! of no width. Bands hold on average over time while the series stays what it was; no band covers
+//! a change of level that has no precedent. With fewer than four windows of past forecasts, the
+//! peak has a bound from the steps instead of a distribution of its own.
 
 pub mod bands;
 pub mod combination;

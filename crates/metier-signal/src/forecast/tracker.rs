@@ -1,8 +1,8 @@
 //! The state of a forecast, which takes one sample at a time.
 //!
 //! Every method and their combination forecast the whole horizon from regular origins (rolling
-//! origins: Tashman 2000). Each later sample is compared with the open forecasts. So each error that
-//! enters a weight or a band belongs to a forecast that was made before its value was known.
+//! origins: Tashman 2000). Each later sample is compared with the open forecasts. So each error
+//! that enters a weight or a band belongs to a forecast that was made before its value was known.
 //!
 //! A sample costs methods operations for each of the open origins, fewer than twice
 //! [`OPEN_ORIGINS`], and a new origin methods × horizon; the length of the series does not count.
@@ -22,7 +22,8 @@ const OPEN_ORIGINS: usize = 8;
 const MAX_ERRORS: usize = 512;
 /// Errors of a target below which those of nearer steps are used.
 const MIN_ERRORS: usize = 4;
-// Chosen on real utilisation series (`bench/signal/forecast --choice`), by the error of the quantiles.
+// Chosen on real utilisation series (`bench/signal/forecast --choice`), by the error of the
+// quantiles.
 /// Horizons after which a method's error counts half.
 const METHOD_HALF_LIFE: f64 = 8.0;
 /// Horizons after which an error counts half in the bands.

@@ -4,9 +4,9 @@
 //! strictly periodic component has no power. For a harmonic of power `a` and `c` surrounding
 //! frequencies of mean power `w`, noise of a locally even spectrum gives
 //! `P(a / w > r) = (1 + r / c)^-c` (the F distribution with 2 and 2c degrees of freedom). So
-//! `e = c ln(1 + a / (c w))` is exponential with mean 1 whatever the noise, its level or its colour,
-//! and the sum over `k` harmonics has a Gamma distribution. The score is Chernoff's bound of that
-//! distribution, the best over `k`: sharp pulses have many harmonics, sines one.
+//! `e = c ln(1 + a / (c w))` is exponential with mean 1 whatever the noise, its level or its
+//! colour, and the sum over `k` harmonics has a Gamma distribution. The score is Chernoff's bound
+//! of that distribution, the best over `k`: sharp pulses have many harmonics, sines one.
 //!
 //! Comparing with neighbours only is what keeps red noise from being taken for a period: its
 //! spectrum is high near a slow harmonic, too. Thomson's F test (1982) does the same for one line.

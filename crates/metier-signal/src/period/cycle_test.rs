@@ -1,9 +1,9 @@
 //! The test of single cycles: does every cycle have the shape of the others?
 //!
 //! The comb test alone takes a few bursts at lucky distances for a period, because their sum is
-//! large. Here each cycle is projected on the mean of the *other* cycles. In noise these projections
-//! scatter around 0; Student's t says how far their mean is from it. A burst makes one projection
-//! large and so raises the scatter with the mean.
+//! large. Here each cycle is projected on the mean of the *other* cycles. In noise these
+//! projections scatter around 0; Student's t says how far their mean is from it. A burst makes one
+//! projection large and so raises the scatter with the mean.
 
 /// Phases into which a cycle is cut at most.
 const MAX_PHASES: usize = 16;

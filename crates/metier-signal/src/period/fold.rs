@@ -48,8 +48,8 @@ impl FoldedCycle {
         if self.counts[phase] > 0.0 { self.sums[phase] / self.counts[phase] } else { 0.0 }
     }
 
-    /// Share of the values' variance that the other cycles explain: each value is predicted from its
-    /// phase without itself. Below 0 where that is worse than the mean.
+    /// Share of the values' variance that the other cycles explain: each value is predicted from
+    /// its phase without itself. Below 0 where that is worse than the mean.
     pub fn explained_share(&self, flat: &[f64]) -> f64 {
         let (mut rest, mut total) = (0.0, 0.0);
         for (at, value) in flat.iter().enumerate() {

@@ -3,8 +3,9 @@
 /// Rates of the columns of [`SCORES`].
 const RATES: [f64; 7] = [0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001];
 
-/// Scores that noise of so many samples exceeds at those rates: at each rate the highest of six kinds
-/// of noise, 8,000 series each. `detection calibrate 8000` (an example of this crate) prints them.
+/// Scores that noise of so many samples exceeds at those rates: at each rate the highest of six
+/// kinds of noise, 8,000 series each. `detection calibrate 8000` (an example of this crate) prints
+/// them.
 const SCORES: [(usize, [f64; 7]); 8] = [
     (20, [2.44, 3.25, 4.08, 5.22, 5.95, 6.74, 8.52]),
     (40, [3.66, 4.58, 5.42, 6.58, 7.44, 8.84, 12.59]),

@@ -27,7 +27,8 @@ impl FineSpectrum {
         for (at, value) in flat.iter().enumerate() {
             input[at] = value * (PI * (at as f64 + 0.5) / samples as f64).sin();
         }
-        // The lengths are the transform's own, so it cannot fail; a spectrum of zeros has no period.
+        // The lengths are the transform's own, so it cannot fail; a spectrum of zeros has no
+        // period.
         let _ = transform.process(&mut input, &mut output);
         Self { powers: output.iter().map(|value| value.norm_sqr()).collect(), size, samples }
     }

@@ -56,9 +56,9 @@ impl RecordStore {
         Ok(row.is_none_or(|mut row| row.next_int() == 0))
     }
 
-    /// Takes over a run from a spool, in one transaction: its record replaces that of its begin, and
-    /// its samples follow those that were stored. Returns `false` if the end of the run was already
-    /// here.
+    /// Takes over a run from a spool, in one transaction: its record replaces that of its begin,
+    /// and its samples follow those that were stored. Returns `false` if the end of the run was
+    /// already here.
     pub(crate) fn accept_spooled_run(&self, run: &Run, spool: &RecordStore) -> Result<bool, Error> {
         let run = match run.state {
             RunState::Running => &interrupted_run(run.clone()),
@@ -141,8 +141,8 @@ impl RecordStore {
         Ok(row.is_some())
     }
 
-    /// Keeps the end of a session and the rest of its output, for a store that is away. Part numbers
-    /// are those of the store.
+    /// Keeps the end of a session and the rest of its output, for a store that is away. Part
+    /// numbers are those of the store.
     pub(crate) fn spool_session_end(
         &self,
         record: &SessionRecord,
@@ -231,8 +231,8 @@ fn is_same_end(known: &Run, run: &Run) -> bool {
     known.state == run.state && known.ended == run.ended && known.exit == run.exit
 }
 
-/// Whether a stored record was written before the end of the run: when it began, or when its process
-/// was found gone.
+/// Whether a stored record was written before the end of the run: when it began, or when its
+/// process was found gone.
 fn is_replaceable(known: &Run) -> bool {
     known.state == RunState::Running
         || known.state == RunState::Interrupted

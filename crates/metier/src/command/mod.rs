@@ -136,8 +136,8 @@ pub fn spool_of(store: &StoreLocation) -> Option<RunSpool> {
     data_folder().map(|folder| RunSpool::of_store(&folder.join("spool"), store))
 }
 
-/// Removes Jobs that killed programs of this host left in clusters. Reaches no cluster where there are
-/// none.
+/// Removes Jobs that killed programs of this host left in clusters. Reaches no cluster where there
+/// are none.
 pub fn sweep_jobs() {
     match job_ledger::sweep_recorded_jobs(&KernelRoots::default(), &runtime_folder()) {
         Ok(swept) if swept.is_empty() => {}

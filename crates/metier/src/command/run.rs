@@ -68,7 +68,8 @@ pub struct RunArgs {
     /// Run under the limits advised for earlier runs, and say what that cost
     #[arg(long, value_name = "RUN")]
     under_advice: Option<String>,
-    /// Measure two commands or run files by turns, A --- B, and compare them; 10 pairs without --repeat
+    /// Measure two commands or run files by turns, A --- B, and compare them; 10 pairs without
+    /// --repeat
     #[arg(long, conflicts_with_all = ["check", "run_id", "batch", "company"])]
     alternate: bool,
     #[command(flatten)]
@@ -311,8 +312,8 @@ impl MeasureJob<'_> {
         Ok(batch)
     }
 
-    /// Opens the measuring session and the recorder, and measures with them. Also returns whether runs
-    /// were spooled, because the store could not take them.
+    /// Opens the measuring session and the recorder, and measures with them. Also returns whether
+    /// runs were spooled, because the store could not take them.
     fn with_session<R>(
         self,
         context: &CommandContext,

@@ -324,8 +324,8 @@ impl RetrainThread {
     }
 }
 
-/// The background thread that delivers spooled runs once the store is back, and removes Jobs of killed
-/// programs.
+/// The background thread that delivers spooled runs once the store is back, and removes Jobs of
+/// killed programs.
 struct HousekeepingThread {
     stop: StopRequest,
     thread: JoinHandle<()>,

@@ -5,7 +5,8 @@
 //! bytes parse as JSON. A few threads accept connections and answer requests that come at once.
 //! Clients that are not ready wait together ([`super::pending_clients`]), so that they delay no
 //! others. A large request is answered on a thread of its own. Connections, time, size and total
-//! memory are bounded. The reply is one JSON object in every case, or nothing if the client is gone.
+//! memory are bounded. The reply is one JSON object in every case, or nothing if the client is
+//! gone.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;

@@ -48,7 +48,8 @@ pub struct KeplerServices {
     pub is_open: bool,
     /// Token for changes.
     pub token: Option<AccessToken>,
-    /// Further settings of the HTTP layer: host names, limits, the token of the user, shared bounds.
+    /// Further settings of the HTTP layer: host names, limits, the token of the user, shared
+    /// bounds.
     pub http: HttpConfig,
     pub shelf: Arc<PipelineCatalog>,
     /// The estimator behind the socket.

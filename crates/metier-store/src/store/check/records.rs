@@ -140,8 +140,8 @@ impl StoreChecker<'_> {
         })
     }
 
-    /// Trials and memos: rows whose checksum covers all of their texts. A memo can be made again, so
-    /// a damaged one is removed.
+    /// Trials and memos: rows whose checksum covers all of their texts. A memo can be made again,
+    /// so a damaged one is removed.
     pub(super) fn check_cached_rows(&mut self) -> Result<(), Error> {
         let sql =
             "SELECT device, kind, key, record, sum FROM trial ORDER BY device, kind, key LIMIT ?1 OFFSET ?2";

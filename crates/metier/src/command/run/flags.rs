@@ -109,7 +109,8 @@ pub struct DatasetCacheArgs {
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Keeping")]
 pub struct RecordKeepingArgs {
-    /// Write the record to this file too (metier.run/1; with --repeat metier.runs/1; with --alternate two, A,B)
+    /// Write the record to this file too (metier.run/1; with --repeat metier.runs/1; with
+    /// --alternate two, A,B)
     #[arg(long, value_name = "FILE")]
     pub save_json: Option<PathBuf>,
     /// Store nothing
