@@ -12,6 +12,7 @@
 //! - [`open_files`] raises the limit of open files, and restores it for started programs.
 //! - [`packet_socket`] opens unix packet sockets.
 //! - [`proc_stat`] parses the CPU times of processes and processors.
+//! - [`scratch_folder`] makes temporary folders that outlive no killed owner for long.
 //! - [`socket_file`] removes the file of a bound socket, and no other.
 //! - [`socket_owner`] finds the user of a TCP socket.
 //! - [`signals`] blocks stop signals and reads them from a descriptor.
@@ -32,6 +33,7 @@ pub mod packet_socket;
 pub mod perf_counters;
 pub mod proc_stat;
 pub mod process_events;
+pub mod scratch_folder;
 pub mod signals;
 pub mod socket_file;
 pub mod socket_owner;

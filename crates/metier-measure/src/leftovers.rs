@@ -14,6 +14,7 @@ use metier_linux::group_owner::{
     boot_id, is_alive, kill_and_remove, kill_members, list_members, parse_owner,
 };
 use metier_linux::proc_stat;
+use metier_linux::scratch_folder::sweep_scratch_folders;
 
 /// Marks runs whose measuring process is gone as interrupted, and removes control groups without an
 /// owner.
@@ -50,9 +51,10 @@ pub fn deliver_spool(
     Ok(spool.deliver(store, &is_alive)?)
 }
 
-/// Removes control groups without an owner: searches every place where metier may have created one;
-/// returns whether one was left.
+/// Removes control groups and scratch folders without an owner: searches every place where metier may
+/// have created one; returns whether a group was left.
 pub fn sweep_groups(roots: &KernelRoots) -> bool {
+    sweep_scratch_folders(roots);
     let place = CgroupMembership::read(&roots.proc, "self");
     let above = place.v2.iter().flat_map(|own| own.ancestors());
     let mount = place.v2_mount.clone();

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
+use metier_linux::scratch_folder::ScratchFolder;
 use serde::Deserialize;
 
 use crate::{EngineOperatorTime, Error};
@@ -17,20 +17,15 @@ pub(super) const OPTIMISED_GRAPH_FILE: &str = "optimised.onnx";
 const MAX_PROFILE_BYTES: u64 = 512 << 20;
 
 /// A temporary folder for a profile, removed on drop.
-pub(super) struct ProfileFolder(PathBuf);
+pub(super) struct ProfileFolder(ScratchFolder);
 
 impl ProfileFolder {
     pub(super) fn new() -> Result<Self, Error> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("metier-profile-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path)
-            .map_err(|error| Error::Operators(format!("cannot make {}: {error}", path.display())))?;
-        Ok(Self(path))
+        ScratchFolder::new("profile").map(Self).map_err(|error| Error::Operators(error.to_string()))
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Operators of each inference in execution order.
@@ -46,19 +41,12 @@ impl ProfileFolder {
     /// Inputs and outputs of the optimised graph's operators by operator name; empty if that graph
     /// is unreadable.
     fn optimised_graph_values(&self) -> HashMap<String, (Vec<String>, Vec<String>)> {
-        let bytes = std::fs::read(self.0.join(OPTIMISED_GRAPH_FILE)).unwrap_or_default();
+        let bytes = std::fs::read(self.path().join(OPTIMISED_GRAPH_FILE)).unwrap_or_default();
         let Ok(model) = metier_onnx::read_onnx(&bytes, &metier_onnx::OnnxLimits::default()) else {
             return HashMap::new();
         };
         let named = model.graph.nodes.into_iter().filter(|node| !node.name.is_empty());
         named.map(|node| (node.name, (node.inputs, node.outputs))).collect()
-    }
-}
-
-impl Drop for ProfileFolder {
-    fn drop(&mut self) {
-        // On failure the folder remains among the temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use metier_infer::inference_job::{InferenceJob, InferenceOutcome, RESULT_FILE};
 use metier_infer::{BenchReport, Error, RuntimeComparison, compare_outputs, graph_inputs, library};
+use metier_linux::scratch_folder::ScratchFolder;
 use metier_onnx::{GraphAnalysis, OnnxLimits};
 use metier_predict::latency::{measured_graph, run_trials};
 use metier_types::{ContentDigest, GraphUse, Run as Record, Seconds};
@@ -128,8 +129,7 @@ impl BenchArgs {
         let (analysis, made, notes) = job.prepare_inputs().map_err(|error| graph_error(&path, error))?;
         notes.iter().for_each(|note| context.console.note(note));
         let mut report = BenchReport::new(&path, digest, &analysis, &made, job.threads, notes);
-        let folder =
-            tempfile::Builder::new().prefix("metier-bench-").tempdir().context("no folder for a run")?;
+        let folder = ScratchFolder::new("bench").context("no folder for a run")?;
         let mut outputs = Vec::new();
         let mut worst = CliExitCode::OK;
         for library in self.libraries(context)? {

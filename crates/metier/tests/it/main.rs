@@ -46,6 +46,7 @@ mod report;
 mod run;
 mod runfile;
 mod schema;
+mod scratch;
 mod session;
 mod settings;
 mod signal;

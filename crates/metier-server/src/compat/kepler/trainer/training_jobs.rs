@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use metier_linux::scratch_folder::ScratchFolder;
 use metier_power::catalog::PipelineCatalog;
 use metier_power::isolate::PowerIsolator;
 use metier_power::pipeline;
@@ -172,7 +173,7 @@ impl TrainingQueue {
 pub struct TrainingScheduler {
     shelf: Arc<PipelineCatalog>,
     recorder: Option<PipelineRecorder>,
-    folder: tempfile::TempDir,
+    folder: ScratchFolder,
     desk: Mutex<TrainingQueue>,
     ended: EndedTrainingCounts,
 }
@@ -183,7 +184,7 @@ impl TrainingScheduler {
         shelf: Arc<PipelineCatalog>,
         recorder: Option<PipelineRecorder>,
     ) -> std::io::Result<Arc<Self>> {
-        let folder = tempfile::Builder::new().prefix("metier-train-").tempdir()?;
+        let folder = ScratchFolder::new("train")?;
         Ok(Arc::new(Self {
             shelf,
             recorder,
