@@ -176,3 +176,13 @@ fn bands_cover_what_they_say_on_seasonal_series() {
     assert_near(inside_95, 0.95);
     assert_near(peak_above, 0.025);
 }
+
+#[test]
+fn a_horizon_longer_than_the_history_stays_near_the_values() {
+    let values: Vec<f64> = (0..40).map(|at| if at % 10 < 5 { 10.0 } else { 2.0 }).collect();
+    let options = ForecastOptions { horizon: 240, quantiles: vec![0.05, 0.5, 0.95] };
+    let found = forecast(&values, Some(10.0), &options).unwrap();
+    assert!((2.0..=10.0).contains(&found.mean.mean), "{:?}", found.mean);
+    let reach = 8.0 * 240.0 / 40.0;
+    assert!(found.steps.iter().all(|step| step.quantiles.iter().all(|q| *q <= 10.0 + reach)));
+}

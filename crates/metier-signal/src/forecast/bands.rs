@@ -53,9 +53,11 @@ impl ErrorDistribution {
         if level < 0.5 { -self.upper(1.0 - level, true) } else { self.upper(level, false) }
     }
 
-    /// The same with all errors multiplied by a positive factor.
+    /// The same around 0, with all errors multiplied by a positive factor: for steps without errors
+    /// of their own. A bias of near steps says nothing of far ones, so only the width is taken over.
     pub fn widened(&self, factor: f64) -> Self {
-        let errors = self.errors.iter().map(|(error, weight)| (error * factor, *weight)).collect();
+        let middle = self.quantile(0.5);
+        let errors = self.errors.iter().map(|(error, weight)| ((error - middle) * factor, *weight)).collect();
         Self { errors, ..*self }
     }
 

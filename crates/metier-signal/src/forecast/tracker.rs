@@ -64,6 +64,8 @@ pub struct SeriesTracker {
     history_needed: usize,
     samples: usize,
     is_nonnegative: bool,
+    /// Lowest and highest value so far.
+    range: (f64, f64),
     /// Samples between origins.
     stride: usize,
     step_ledger: ErrorLedger,
@@ -94,6 +96,7 @@ impl SeriesTracker {
             history_needed: history_needed(period),
             samples: 0,
             is_nonnegative: true,
+            range: (f64::INFINITY, f64::NEG_INFINITY),
             stride,
             recent_change: 0.0,
             mean_change: 0.0,
@@ -114,6 +117,7 @@ impl SeriesTracker {
             });
         }
         self.is_nonnegative &= value >= 0.0;
+        self.range = (self.range.0.min(value), self.range.1.max(value));
         self.measure_change(value);
         self.score_open(value);
         self.history.push(value);
@@ -206,14 +210,14 @@ impl SeriesTracker {
             None => self.place(highest(&origin.steps), |level| bound_peak(&origin.steps, &steps, level)),
         };
         Ok(SeriesForecast {
-            mean: self.place(centre + of_mean.mean(), |level| centre + of_mean.quantile(level)),
+            mean: self.place(centre + of_mean.quantile(0.5), |level| centre + of_mean.quantile(level)),
             peak,
             steps: origin
                 .steps
                 .iter()
                 .zip(&steps)
                 .map(|(centre, errors)| {
-                    self.place(centre + errors.mean(), |level| centre + errors.quantile(level))
+                    self.place(centre + errors.quantile(0.5), |level| centre + errors.quantile(level))
                 })
                 .collect(),
         })
@@ -229,6 +233,9 @@ impl SeriesTracker {
                 if let Some(own) = self.distribution(&self.step_errors[step], step + 1) {
                     nearest = Some(own);
                     nearest_step = Some(step);
+                }
+                if nearest_step == Some(step) {
+                    return nearest.clone();
                 }
                 let growth = nearest_step.map_or(1.0, |near: usize| (step + 1) as f64 / (near + 1) as f64);
                 nearest.as_ref().map(|errors| errors.widened(growth.sqrt()))
@@ -253,16 +260,21 @@ impl SeriesTracker {
         ErrorDistribution::new(errors.iter().map(adapt), half_life, overlap)
     }
 
-    /// Quantiles in order; not negative where the series never was.
+    /// Quantiles in order; not negative where the series never was. Few errors say little of far
+    /// quantiles, so these stay within the range of the values, widened by itself on both sides for
+    /// each length of the series.
     fn place(&self, mean: f64, quantile: impl Fn(f64) -> f64) -> ForecastDistribution {
-        let floor = if self.is_nonnegative { 0.0 } else { f64::NEG_INFINITY };
+        let lengths = (self.options.horizon as f64 / self.samples as f64).max(1.0);
+        let reach = (self.range.1 - self.range.0) * lengths;
+        let floor = if self.is_nonnegative { 0.0 } else { f64::NEG_INFINITY }.max(self.range.0 - reach);
+        let ceiling = self.range.1 + reach;
         let mut highest = floor;
         let mut raise = |level: &f64| {
-            highest = highest.max(quantile(*level));
+            highest = highest.max(quantile(*level).min(ceiling));
             highest
         };
         ForecastDistribution {
-            mean: mean.max(floor),
+            mean: mean.clamp(floor, ceiling),
             quantiles: self.options.quantiles.iter().map(&mut raise).collect(),
         }
     }

@@ -41,6 +41,8 @@ const SCORE_SHARE: f64 = 0.4;
 const CERTAIN_SCORE: f64 = 12.0;
 /// A shorter period must explain this share of what the best explains.
 const EXPLAINED_SHARE: f64 = 0.48;
+/// Shares of explained variance that differ by less are equal.
+const EQUAL_SHARE: f64 = 0.002;
 /// Largest divisor of a period that is tried.
 const MAX_DIVISOR: usize = 6;
 /// Below this, periods at fractions of a sample cannot be told from their multiples.
@@ -153,7 +155,9 @@ fn sharpen_period(flat: &[f64], period: f64) -> f64 {
             }
         }
     }
-    1.0 / best.1
+    // Many periods explain a clean series equally well; a whole number of samples is likelier.
+    let whole = (1.0 / best.1).round().max(2.0);
+    if explained(1.0 / whole) >= best.0 - EQUAL_SHARE { whole } else { 1.0 / best.1 }
 }
 
 /// Whether a series without trend differs from rounding errors.

@@ -190,8 +190,16 @@ fn csv_row(record: &SignalRecord) -> Vec<String> {
 }
 
 fn pattern_table(found: &[AnalysedColumn], paint: StreamPaint) -> String {
-    let mut table =
-        TextTable::with_header(&["COLUMN", "SERIES", "KIND", "PERIOD", "STRENGTH", "NEXT", "PEAK", "NOTE"]);
+    let mut table = TextTable::with_header(&[
+        "COLUMN",
+        "SERIES",
+        "KIND",
+        "PERIOD",
+        "STRENGTH",
+        "NEXT MEAN",
+        "NEXT PEAK",
+        "NOTE",
+    ]);
     for AnalysedColumn { record, series } in found {
         let bars = series.as_ref().map(|series| bars_of(&series.values, BAR_WIDTH)).unwrap_or_default();
         let kind = record.kind.map_or("–".to_string(), |kind| serialised_word(&kind).replace('_', " "));
