@@ -16,7 +16,7 @@ use metier_types::{
 
 use crate::instruments::HostInstruments;
 use crate::recorder::{RunRecorder, cached_digest};
-use crate::run_facts::{RunFacts, StopReason};
+use crate::run_facts::{CollectedRunFacts, StopReason};
 use crate::spec::{ContainerSpec, PodSpec, RunTarget};
 use crate::target_facts::TargetFacts;
 use crate::{RunSpec, trust_warnings, verdict, workload_identity};
@@ -80,7 +80,7 @@ pub(crate) fn begin_record(
 pub(crate) fn finish_record(
     instruments: &mut HostInstruments,
     spec: &RunSpec,
-    facts: &mut RunFacts,
+    facts: &mut CollectedRunFacts,
     input: Option<ContentDigest>,
     recorder: &dyn RunRecorder,
 ) -> Run {
@@ -273,7 +273,7 @@ fn build_context(
     }
 }
 
-fn build_exit(facts: &RunFacts, spec: &RunSpec) -> RunExit {
+fn build_exit(facts: &CollectedRunFacts, spec: &RunSpec) -> RunExit {
     let signal = terminating_signal(facts.status);
     // A container engine reports a killed process as exit code 128 + 9.
     let is_killed = signal == Some(libc::SIGKILL) || facts.status == (128 + libc::SIGKILL) << 8;
@@ -354,7 +354,7 @@ fn note_missing_host_values(instruments: &HostInstruments, run: &mut Run) {
     }
 }
 
-fn note_overhead(facts: &RunFacts, whole: Seconds, run: &mut Run) {
+fn note_overhead(facts: &CollectedRunFacts, whole: Seconds, run: &mut Run) {
     let own = Seconds(facts.own_cpu.as_secs_f64());
     let launcher = facts.end.used.map(|_| Seconds(facts.end.launcher_cpu.as_secs_f64()));
     run.overhead = MeasurementOverhead {

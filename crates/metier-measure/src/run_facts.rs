@@ -12,7 +12,7 @@ use metier_linux::host::HostCounters;
 use metier_linux::process_events::ProcessWatch;
 
 /// All facts of one run, from which the record is written.
-pub(crate) struct RunFacts {
+pub(crate) struct CollectedRunFacts {
     pub id: RunId,
     pub group: Result<RunCgroup, MissingReason>,
     pub watch: Result<ProcessWatch, MissingReason>,

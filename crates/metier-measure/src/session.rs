@@ -17,7 +17,7 @@ use crate::launcher::LauncherProgram;
 use crate::observer::{ArtefactKeeper, ObserverProvision, ReadyRun, RunObserver, StartedRun};
 use crate::process_walker::ProcessWalker;
 pub use crate::recorder::{NoRecorder, RunRecorder, StoreRecorder};
-use crate::run_facts::{HostMoment, RunFacts, SampleLog, StopReason};
+use crate::run_facts::{CollectedRunFacts, HostMoment, SampleLog, StopReason};
 use crate::runner::container::ContainerContext;
 use crate::runner::{command, container};
 use crate::running_target::{PreparedRun, RunningTarget};
@@ -220,7 +220,7 @@ impl MeasureSession {
         &mut self,
         observed: ObservedRun<'_, '_>,
         input: Option<ContentDigest>,
-        ended: Result<(RunFacts, Box<dyn RunningTarget>), Error>,
+        ended: Result<(CollectedRunFacts, Box<dyn RunningTarget>), Error>,
     ) -> Result<FinishedRun, Error> {
         let ObservedRun { spec, id, recorder, observers, .. } = observed;
         let (mut facts, mut body) = match ended {
@@ -262,7 +262,7 @@ impl MeasureSession {
         run: &mut ObservedRun<'_, '_>,
         prepared: PreparedRun,
         mut watch: Result<ProcessWatch, metier_types::MissingReason>,
-    ) -> Result<(RunFacts, Box<dyn RunningTarget>), Error> {
+    ) -> Result<(CollectedRunFacts, Box<dyn RunningTarget>), Error> {
         let (spec, id) = (run.spec, run.id);
         let PreparedRun { mut body, group, root, about, baseline, is_fleeting, has_own_limit } = prepared;
         watch.iter_mut().for_each(|watch| watch.watch_root(&root));
@@ -352,7 +352,7 @@ impl MeasureSession {
         let own_cpu = own_cpu_time().saturating_sub(own_before);
         let outcome = body.take_outcome();
         let status = record::resolve_wait_status(status, &root, watch.as_ref().ok());
-        let facts = RunFacts {
+        let facts = CollectedRunFacts {
             id,
             group,
             watch,

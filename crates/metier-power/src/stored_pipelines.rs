@@ -61,12 +61,12 @@ impl PredictorKind for PowerKind {
 
 /// Records pipelines trained on this device in a store.
 #[derive(Debug, Clone)]
-pub struct PipelineRecorder {
+pub struct TrainedPipelineRecorder {
     pub store: RecordStore,
     pub device: DeviceRef,
 }
 
-impl PipelineRecorder {
+impl TrainedPipelineRecorder {
     /// Records a pipeline that was trained on demand. It answers only when named explicitly. Errors
     /// are logged.
     pub fn record_aside(&self, folder: &Path) {

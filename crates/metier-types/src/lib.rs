@@ -14,7 +14,7 @@
 pub mod application;
 pub mod context;
 pub mod device;
-pub mod host;
+pub mod host_state;
 pub mod id;
 pub mod missing;
 pub mod passport;
@@ -39,7 +39,7 @@ pub use context::{
     RunAlternation, RunContext, RunPhase, SamplingSummary,
 };
 pub use device::{CpuCache, CpuDescription, Device, DeviceClass, DeviceRef};
-pub use host::{HostReading, HostState};
+pub use host_state::{HostReading, HostState};
 pub use id::{BatchId, ContentDigest, DeviceId, IdError, RunId, SessionId, WorkloadId};
 pub use missing::{MissingFields, MissingReason};
 pub use passport::{

@@ -5,7 +5,7 @@ use metier_types::{
 };
 
 use crate::instruments::HostInstruments;
-use crate::run_facts::RunFacts;
+use crate::run_facts::CollectedRunFacts;
 use metier_linux::process_events::ProcessWatch;
 
 /// Writes values with their quality or the reason why they are missing.
@@ -33,7 +33,7 @@ impl RecordWriter<'_> {
         self.run.missing.insert(path.to_string(), missing);
     }
 
-    pub(super) fn write_cpu(&mut self, facts: &RunFacts) {
+    pub(super) fn write_cpu(&mut self, facts: &CollectedRunFacts) {
         let totals = &facts.totals;
         // `wait4` stands in for missing control group counters.
         let waited = facts.end.used.filter(|_| totals.cpu.is_none());
@@ -126,7 +126,7 @@ impl RecordWriter<'_> {
     }
 
     /// Pressure does not tell this: it counts the time in which any task waits while others run.
-    fn write_run_queue(&mut self, facts: &RunFacts) {
+    fn write_run_queue(&mut self, facts: &CollectedRunFacts) {
         let counted = facts.watch.as_ref().ok().and_then(ProcessWatch::queued_ns);
         let found = counted
             .map(|queued| (queued, self.totals))
@@ -147,13 +147,13 @@ impl RecordWriter<'_> {
     }
 
     /// Whether the waited-for descendants account for all CPU time, to within 1 % or 10 ms.
-    fn is_wait_complete(&self, facts: &RunFacts) -> bool {
+    fn is_wait_complete(&self, facts: &CollectedRunFacts) -> bool {
         let waited = facts.end.used.map(|used| (used.user_us + used.system_us) as f64 / 1e6);
         let both = facts.totals.cpu.zip(waited);
         both.is_some_and(|(cpu, waited)| (cpu.get() - waited).abs() <= (cpu.get() * 0.01).max(0.01))
     }
 
-    pub(super) fn write_memory(&mut self, facts: &RunFacts) {
+    pub(super) fn write_memory(&mut self, facts: &CollectedRunFacts) {
         let totals = &facts.totals;
         let watched = || facts.watch.as_ref().ok().and_then(|watch| watch.largest_resident());
         let largest = facts.end.used.map(|used| Bytes(used.max_rss_kib * 1024)).or_else(watched);
@@ -246,7 +246,7 @@ impl RecordWriter<'_> {
         self.set_value("memory.oom_kills", quality, |r| &mut r.memory.oom_kills, oom_kills);
     }
 
-    pub(super) fn write_io(&mut self, facts: &RunFacts) {
+    pub(super) fn write_io(&mut self, facts: &CollectedRunFacts) {
         // wait4 counts blocks of 512 bytes when a page is dirtied or read, which includes buffered
         // writes; the cgroup v1 block controller would miss them.
         let waited = facts.end.used.map(|used| {
@@ -322,7 +322,7 @@ impl RecordWriter<'_> {
         }
     }
 
-    pub(super) fn write_pressure(&mut self, facts: &RunFacts) {
+    pub(super) fn write_pressure(&mut self, facts: &CollectedRunFacts) {
         let totals = &facts.totals;
         let exact = self.totals;
         self.set_value("pressure.cpu_seconds", exact, |r| &mut r.pressure.cpu_seconds, totals.cpu_pressure);
@@ -344,7 +344,7 @@ impl RecordWriter<'_> {
         }
     }
 
-    pub(super) fn write_processes(&mut self, facts: &RunFacts) {
+    pub(super) fn write_processes(&mut self, facts: &CollectedRunFacts) {
         match &facts.watch {
             Ok(watch) if watch.total() > 0 => {
                 let quality =
@@ -388,7 +388,7 @@ impl RecordWriter<'_> {
         }
     }
 
-    pub(super) fn write_network(&mut self, facts: &RunFacts) {
+    pub(super) fn write_network(&mut self, facts: &CollectedRunFacts) {
         let sampled = facts.walker.network.map(|network| (network, ValueQuality::Sampled));
         let read = facts.outcome.network.map(|network| (network, ValueQuality::Exact));
         match read.or(sampled) {

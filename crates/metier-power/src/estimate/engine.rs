@@ -19,7 +19,7 @@ use crate::defaults::{self, ShippedPredictors};
 use crate::formula::PowerFormula;
 use crate::kepler_terms::{EnergySource, OutputType, PowerComponent, PowerTrainer, shorten};
 use crate::node::MachineSpec;
-use crate::pipeline::{MissingPredictor, PipelineModel, PredictorPipeline, PredictorPurpose};
+use crate::pipeline::{PipelineModel, PredictorPipeline, PredictorPurpose, UnmetPredictorRequest};
 use crate::selection::PipelineRegistry;
 use crate::selection::{self, ErrorFilter};
 
@@ -75,7 +75,7 @@ pub struct PowerEstimator {
     /// Predictors that could not be read; they are skipped.
     broken: Mutex<BTreeSet<String>>,
     /// Receives the requests for which no pipeline has a predictor.
-    looks: OnceLock<SyncSender<MissingPredictor>>,
+    looks: OnceLock<SyncSender<UnmetPredictorRequest>>,
 }
 
 impl PowerEstimator {
@@ -110,7 +110,7 @@ impl PowerEstimator {
 
     /// Sends each kind of request to `looks` once after each [`PowerEstimator::adopt_catalog`], so
     /// that a background thread can download a better predictor. Sending never blocks a request.
-    pub fn notify_missing(&self, looks: SyncSender<MissingPredictor>) {
+    pub fn notify_missing(&self, looks: SyncSender<UnmetPredictorRequest>) {
         let _ = self.looks.set(looks);
     }
 
@@ -233,7 +233,7 @@ impl PowerEstimator {
             let metrics = request.metrics.iter().chain(&request.system_features).cloned().collect();
             let (trainer_name, filter) = (request.trainer_name.clone(), request.filter.clone());
             // If the channel is full, the request kind is sent another time.
-            let _ = looks.try_send(MissingPredictor {
+            let _ = looks.try_send(UnmetPredictorRequest {
                 purpose: PredictorPurpose { output_type, source },
                 metrics,
                 trainer_name,

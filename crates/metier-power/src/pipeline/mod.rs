@@ -28,7 +28,7 @@ pub use folder::{
 pub use load::{load, load_bytes};
 pub use location::PipelineLocation;
 pub use model::{ModelArchive, PipelineModel};
-pub use model_server::{MissingPredictor, ModelServerClient, download_initial};
+pub use model_server::{ModelServerClient, UnmetPredictorRequest, download_initial};
 pub use single::{PredictorPurpose, SinglePredictor};
 
 use crate::kepler_terms::EnergySource;

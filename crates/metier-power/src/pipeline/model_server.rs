@@ -24,7 +24,7 @@ const REFUSAL_BYTES: usize = 2000;
 
 /// A request for which no local predictor exists.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MissingPredictor {
+pub struct UnmetPredictorRequest {
     /// Output type and source.
     pub purpose: PredictorPurpose,
     /// Metrics of the client.
@@ -72,7 +72,7 @@ impl ModelServerClient {
     /// Downloads a predictor into a pipeline's folder. Returns its name.
     pub fn download_predictor(
         &self,
-        predictor: &MissingPredictor,
+        predictor: &UnmetPredictorRequest,
         machine: &MachineSpec,
         folder: &Path,
     ) -> Result<String, Error> {

@@ -24,7 +24,7 @@ mod svr;
 mod tests;
 mod xgboost;
 
-pub use auto::{EnsembleBlend, MemberKind};
+pub use auto::{EnsembleBlend, EnsembleMemberKind};
 pub use held_out::{ComponentHeldOut, HoldOutMethod};
 pub use learned::{CurveForm, LearnedFormula};
 pub use predictor::{ComponentPredictor, PowerPredictorFile, PredictedWatts, RANGE_MARGIN, SCHEMA};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use metier_power::kepler_terms::PowerComponent;
 use metier_power::pipeline::{self, PredictorPipeline};
-use metier_power::stored_pipelines::{self, PipelineRecorder, PowerKind};
+use metier_power::stored_pipelines::{self, PowerKind, TrainedPipelineRecorder};
 use metier_predict::lifecycle::{portable, standing};
 use metier_store::{RecordStore, StoreLocation};
 use metier_types::{DeviceRef, ExtraFields, PredictorStanding};
@@ -95,7 +95,7 @@ fn what_is_in_use_on_a_device_is_written_for_the_estimator_and_taken_away_again(
         DeviceRef { id: "device-2".parse().unwrap(), name: "other".to_string(), extra: ExtraFields::new() };
     let learned = place.path().join("learned");
     stored_pipelines::export_folder(std::fs::read(fixture()).unwrap(), &learned).unwrap();
-    let recorder = PipelineRecorder { store: store.clone(), device: elsewhere };
+    let recorder = TrainedPipelineRecorder { store: store.clone(), device: elsewhere };
     let of_other = recorder.record(&learned, PredictorStanding::InUse, "a test").unwrap();
     assert_eq!(of_other.device.as_ref().map(|of| of.name.as_str()), Some("other"));
     let folder = place.path().join("in-use");

@@ -2,7 +2,7 @@
 //!
 //! The rates are those of a plain core of the family (a Cortex-A72 or a Skylake-class server core
 //! at a moderate clock), rounded. Real devices are up to several times faster or slower. So
-//! intervals are widened by [`REACH`] to either side, and no prediction counts as in range.
+//! intervals are widened by [`GENERIC_INTERVAL_FACTOR`] to either side, and no prediction counts as in range.
 
 use metier_types::{Passport, UtcTimestamp};
 use serde_json::json;

@@ -165,7 +165,7 @@ macro_rules! table_struct {
         pub struct $name { $($out)* }
     };
     ($head:tt $name:ident [$($out:tt)*] [$($doc:tt)+] $field:ident Required; $($rest:tt)*) => {
-        table_struct! { $head $name [$($out)* $($doc)+ #[schemars(with = "ScalarForm")] pub $field: String,] $($rest)* }
+        table_struct! { $head $name [$($out)* $($doc)+ #[schemars(with = "ScalarSchema")] pub $field: String,] $($rest)* }
     };
     ($head:tt $name:ident [$($out:tt)*] [$($doc:tt)+] $field:ident Version; $($rest:tt)*) => {
         table_struct! { $head $name [$($out)* $($doc)+ #[serde(default)] pub $field: RecordSchema<RunFile>,] $($rest)* }
@@ -185,18 +185,18 @@ macro_rules! table_struct {
 /// Attributes and type of a kind; an unlisted kind is a table itself.
 #[rustfmt::skip]
 macro_rules! field_kind {
-    (Text $($row:tt)*) => { field_kind! { "Option<ScalarForm>" Option<String>; $($row)* } };
-    (Words $($row:tt)*) => { field_kind! { "Vec<ScalarForm>" Vec<String>; $($row)* } };
-    (Texts $($row:tt)*) => { field_kind! { "OneOrMoreForm" Vec<String>; $($row)* } };
-    (Table $($row:tt)*) => { field_kind! { "BTreeMap<String, ScalarForm>" BTreeMap<String, String>; $($row)* } };
+    (Text $($row:tt)*) => { field_kind! { "Option<ScalarSchema>" Option<String>; $($row)* } };
+    (Words $($row:tt)*) => { field_kind! { "Vec<ScalarSchema>" Vec<String>; $($row)* } };
+    (Texts $($row:tt)*) => { field_kind! { "OneOrMoreSchema" Vec<String>; $($row)* } };
+    (Table $($row:tt)*) => { field_kind! { "BTreeMap<String, ScalarSchema>" BTreeMap<String, String>; $($row)* } };
     (Stacks $($row:tt)*) => { field_kind! { "Option<StacksForm>" Option<u32>; $($row)* } };
     (Pod $($row:tt)*) => { field_kind! { "Option<ShortForm<Pod>>" Option<Pod>; $($row)* } };
     (Dataset $($row:tt)*) => { field_kind! { "Option<ShortForm<Dataset>>" Option<Dataset>; $($row)* } };
     (Mounts $($row:tt)*) => { field_kind! { "Vec<ShortForm<Mount>>" Vec<Mount>; $($row)* } };
     (Listen $($row:tt)*) => { field_kind! { "ListenForm" Listen; $($row)* } };
-    (Command $($row:tt)*) => { field_kind! { "OneOrMoreForm" serialize_words Vec<OsString>; $($row)* } };
-    (Arguments $($row:tt)*) => { field_kind! { "Vec<ScalarForm>" serialize_words Vec<OsString>; $($row)* } };
-    (Time $($row:tt)*) => { field_kind! { "Option<ScalarForm>" serialize_time Option<Duration>; $($row)* } };
+    (Command $($row:tt)*) => { field_kind! { "OneOrMoreSchema" serialize_words Vec<OsString>; $($row)* } };
+    (Arguments $($row:tt)*) => { field_kind! { "Vec<ScalarSchema>" serialize_words Vec<OsString>; $($row)* } };
+    (Time $($row:tt)*) => { field_kind! { "Option<ScalarSchema>" serialize_time Option<Duration>; $($row)* } };
     (Switch $row:tt $($rest:tt)*) => { table_struct! { @ $row [] bool; $($rest)* } };
     (Count $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Option<u32>; $($rest)* } };
     (Ready $row:tt $($rest:tt)*) => { table_struct! { @ $row [] Option<Ready>; $($rest)* } };

@@ -19,7 +19,7 @@ use super::fault::{FieldOrigins, RunFileFaults};
 use super::fields::{FieldSlot, FieldTable, FlagGroup, RunFlag, is_default, serialize_time, serialize_words};
 use super::forms;
 use super::quantity::{CORES, DURATION, SIZE, duration};
-use super::schema_forms::{ListenForm, OneOrMoreForm, ScalarForm, ShortForm, StacksForm};
+use super::schema_forms::{ListenForm, OneOrMoreSchema, ScalarSchema, ShortForm, StacksForm};
 
 const WORDS: &str = "a list of words such as [make, \"-j2\"]";
 const BOOL: &str = "true or false";

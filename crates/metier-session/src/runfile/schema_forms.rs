@@ -9,7 +9,7 @@ use super::file::Listen;
 /// A text; numbers, true and false keep their original text.
 #[derive(JsonSchema)]
 #[serde(untagged)]
-pub enum ScalarForm {
+pub enum ScalarSchema {
     /// A text.
     Text(String),
     /// A number.
@@ -21,11 +21,11 @@ pub enum ScalarForm {
 /// A text alone, or a list.
 #[derive(JsonSchema)]
 #[serde(untagged)]
-pub enum OneOrMoreForm {
+pub enum OneOrMoreSchema {
     /// A single value.
     One(String),
     /// A list.
-    More(Vec<ScalarForm>),
+    More(Vec<ScalarSchema>),
 }
 
 /// A short form as a text, or the whole map.

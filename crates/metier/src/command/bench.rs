@@ -22,7 +22,7 @@ use metier_types::{ContentDigest, GraphUse, Run as Record, Seconds};
 
 use super::CommandContext;
 use super::inspect::{BindingArgs, parse_pairs};
-use super::run::{flags, graph_run, report_faults};
+use super::run::{flags, inference_run, report_faults};
 use crate::console::print_error;
 use crate::exit::{CliExitCode, usage_error};
 use crate::output::DataFormat;
@@ -255,7 +255,7 @@ impl BenchArgs {
             ["bench".as_ref(), "--job".as_ref(), file.as_ref(), "--quiet".as_ref()];
         let command: Vec<OsString> =
             std::iter::once(program.as_os_str()).chain(words).map(Into::into).collect();
-        let measured = graph_run::GraphMeasurement {
+        let measured = inference_run::GraphMeasurement {
             graph: GraphUse {
                 file: job.graph.display().to_string(),
                 digest: *digest,
@@ -275,7 +275,7 @@ impl BenchArgs {
             flags: &self.flags,
             keeping: &self.keeping,
         };
-        let (records, code) = graph_run::measure_graph(context, measured)?;
+        let (records, code) = inference_run::measure_graph(context, measured)?;
         let outcome = InferenceOutcome::read(folder);
         if let Some(error) = outcome.as_ref().and_then(|outcome| outcome.error.as_ref()) {
             print_error(&format!("{}: {error}", job.graph.display()));

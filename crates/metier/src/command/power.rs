@@ -21,7 +21,7 @@ use clap::{Args, Subcommand};
 pub use kepler_spelling::normalise_spelling;
 
 use metier_linux::KernelRoots;
-use metier_power::stored_pipelines::PipelineRecorder;
+use metier_power::stored_pipelines::TrainedPipelineRecorder;
 use metier_store::RecordStore;
 
 use super::CommandContext;
@@ -48,10 +48,10 @@ pub struct PowerArgs {
 }
 
 /// Records pipelines trained on this device in a store.
-pub fn pipeline_recorder(store: RecordStore) -> anyhow::Result<PipelineRecorder> {
+pub fn pipeline_recorder(store: RecordStore) -> anyhow::Result<TrainedPipelineRecorder> {
     let device = metier_device::identity::identify_device(&KernelRoots::default(), data_folder().as_deref())?;
     store.put_device(&device)?;
-    Ok(PipelineRecorder { device: device.reference(), store })
+    Ok(TrainedPipelineRecorder { device: device.reference(), store })
 }
 
 /// Sets the metrics besides Kepler's, from flags or the environment, and the job whose series are

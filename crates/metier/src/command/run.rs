@@ -8,7 +8,7 @@ mod by_turns;
 mod check_output;
 pub mod fetch_progress;
 pub mod flags;
-pub mod graph_run;
+pub mod inference_run;
 mod progress;
 mod save_json;
 mod summary;

@@ -1,12 +1,12 @@
 //! Forms of output, shared by all commands: `table` for people, `json`, `yaml` and `csv` for
 //! programs.
 
+pub mod app_stages;
 mod budget_progress;
 pub mod figures;
 mod output_file;
 mod paint;
 pub mod sparkline;
-pub mod stages;
 mod step_progress;
 mod table;
 

@@ -8,7 +8,7 @@ use metier_types::{Bytes, Ratio, Seconds, UtcTimestamp};
 
 use super::node_naming::{NodeNaming, SeriesOwner};
 use super::queries::{KIND_LABEL, NodeQueryAnswers};
-use super::{MAX_NODES, PrometheusSnapshot, SampleAges};
+use super::{MAX_NODES, PrometheusSnapshot, SampleAgeLimits};
 
 /// Raw samples of one node, before the age check.
 #[derive(Default)]
@@ -38,7 +38,7 @@ struct NodeLoad {
 const NAME_LABEL: &str = "__name__";
 
 /// Joins the query results into a snapshot.
-pub(super) fn join_nodes(answers: NodeQueryAnswers, patience: SampleAges) -> PrometheusSnapshot {
+pub(super) fn join_nodes(answers: NodeQueryAnswers, limits: SampleAgeLimits) -> PrometheusSnapshot {
     let naming = NodeNaming::from_readings(&answers.values);
     let at = answers.values.first().or(answers.times.first()).or(answers.loads.first());
     let at = at.map_or_else(UtcTimestamp::now, |reading| reading.point.at);
@@ -72,7 +72,7 @@ pub(super) fn join_nodes(answers: NodeQueryAnswers, patience: SampleAges) -> Pro
     if beyond > 0 {
         warnings.push(format!("{beyond} series of nodes beyond the first {MAX_NODES} were left out"));
     }
-    let nodes = nodes.into_iter().map(|(name, gathered)| gathered.into_node(name, patience)).collect();
+    let nodes = nodes.into_iter().map(|(name, gathered)| gathered.into_node(name, limits)).collect();
     PrometheusSnapshot { at, nodes, warnings }
 }
 
@@ -148,15 +148,15 @@ impl GatheredNode {
         }
     }
 
-    fn into_node(self, name: String, patience: SampleAges) -> PrometheusNode {
+    fn into_node(self, name: String, limits: SampleAgeLimits) -> PrometheusNode {
         let mut missing = Vec::new();
-        let model = self.model(&mut missing, patience);
+        let model = self.model(&mut missing, limits);
         let cpu_busy = self.cpu_busy();
-        let cpu_busy = self.check_age("cpu", cpu_busy, patience, &mut missing);
-        let disk_used = self.check_age("disk", self.disk_used(), patience, &mut missing);
+        let cpu_busy = self.check_age("cpu", cpu_busy, limits, &mut missing);
+        let disk_used = self.check_age("disk", self.disk_used(), limits, &mut missing);
         let available =
             self.available.ok_or_else(|| "no series tells how much memory is available".to_string());
-        let memory_available = self.check_age("memory", available, patience, &mut missing);
+        let memory_available = self.check_age("memory", available, limits, &mut missing);
         let label =
             |name: &str| self.device.as_ref().and_then(|device| device.label(name)).map(str::to_string);
         let whole = |value: f64| (value >= 1.0 && value <= f64::from(u32::MAX)).then_some(value as u32);
@@ -180,7 +180,7 @@ impl GatheredNode {
 
     /// The device's model; missing if no series has it, two models differ, or the sample is too
     /// old.
-    fn model(&self, missing: &mut Vec<MissingFact>, patience: SampleAges) -> Option<String> {
+    fn model(&self, missing: &mut Vec<MissingFact>, limits: SampleAgeLimits) -> Option<String> {
         let age = self.ages.get("device").copied();
         let mut models = self.models.iter();
         let why = match (&self.device, models.next(), models.next()) {
@@ -188,8 +188,8 @@ impl GatheredNode {
             (Some(_), None, _) => "its device model is not known".to_string(),
             (Some(_), Some(text), Some(other)) => format!("it says to be {text:?} and {other:?}"),
             (Some(_), Some(model), None) => match age {
-                Some(age) if age > patience.device.as_secs_f64() => {
-                    too_old_reason("char_node_device_model", age, patience.device)
+                Some(age) if age > limits.device.as_secs_f64() => {
+                    too_old_reason("char_node_device_model", age, limits.device)
                 }
                 _ => return Some(model.clone()),
             },
@@ -227,14 +227,14 @@ impl GatheredNode {
         &self,
         what: &'static str,
         value: Result<f64, String>,
-        patience: SampleAges,
+        limits: SampleAgeLimits,
         missing: &mut Vec<MissingFact>,
     ) -> Option<AgedValue<f64>> {
         let why = match (value, self.ages.get(what)) {
-            (Ok(value), Some(age)) if *age <= patience.load.as_secs_f64() => {
+            (Ok(value), Some(age)) if *age <= limits.load.as_secs_f64() => {
                 return Some(AgedValue { value, age: Seconds(*age) });
             }
-            (Ok(_), Some(age)) => too_old_reason("it", *age, patience.load),
+            (Ok(_), Some(age)) => too_old_reason("it", *age, limits.load),
             (Ok(_), None) => "Prometheus has no sample of now: its target is silent or gone".to_string(),
             (Err(why), _) => why,
         };

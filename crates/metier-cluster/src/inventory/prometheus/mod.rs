@@ -33,14 +33,14 @@ pub const MAX_NODES: usize = 1000;
 
 /// Largest ages of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SampleAges {
+pub struct SampleAgeLimits {
     /// Changing values: load, disk, memory.
     pub load: Duration,
     /// Device properties; char_agent is scraped every two minutes.
     pub device: Duration,
 }
 
-impl Default for SampleAges {
+impl Default for SampleAgeLimits {
     fn default() -> Self {
         Self { load: Duration::from_secs(60), device: Duration::from_secs(300) }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::try_join3;
 use metier_prom::query::{BlockingClient, InstantSample, PromClient, PromEndpoint, QueryError};
 
-use super::{PrometheusSnapshot, SampleAges, join};
+use super::{PrometheusSnapshot, SampleAgeLimits, join};
 
 /// Label that distinguishes the results of one query.
 pub(super) const KIND_LABEL: &str = "metier_kind";
@@ -53,7 +53,10 @@ pub(super) struct NodeQueryAnswers {
     pub warnings: Vec<String>,
 }
 
-pub async fn take_snapshot(client: &PromClient, ages: SampleAges) -> Result<PrometheusSnapshot, QueryError> {
+pub async fn take_snapshot(
+    client: &PromClient,
+    ages: SampleAgeLimits,
+) -> Result<PrometheusSnapshot, QueryError> {
     let (times, loads) = (union_query(&TIME_QUERIES), union_query(&LOAD_QUERIES));
     let asked = (
         client.query_instant(VALUE_QUERY, None),
@@ -80,7 +83,8 @@ pub async fn take_snapshot(client: &PromClient, ages: SampleAges) -> Result<Prom
 pub fn take_snapshot_blocking(mut endpoint: PromEndpoint) -> Result<PrometheusSnapshot, QueryError> {
     endpoint.bounds.time = QUERY_TIMEOUT;
     endpoint.bounds.tries = QUERY_TRIES;
-    BlockingClient::new(endpoint)?.block_on(async |client| take_snapshot(client, SampleAges::default()).await)
+    BlockingClient::new(endpoint)?
+        .block_on(async |client| take_snapshot(client, SampleAgeLimits::default()).await)
 }
 
 /// Joins the expressions into one query, each with a label.

@@ -8,7 +8,7 @@ use metier_prom::query::{PromClient, PromEndpoint, QueryError};
 use tokio::sync::watch;
 
 use super::queries::{QUERY_TIMEOUT, QUERY_TRIES, take_snapshot};
-use super::{PrometheusSnapshot, SampleAges};
+use super::{PrometheusSnapshot, SampleAgeLimits};
 use crate::inventory::join_sources;
 
 /// Interval and age limits.
@@ -19,12 +19,16 @@ pub struct SnapshotPace {
     /// Largest age of a used snapshot.
     pub most_age: Duration,
     /// Largest ages of its values.
-    pub ages: SampleAges,
+    pub ages: SampleAgeLimits,
 }
 
 impl Default for SnapshotPace {
     fn default() -> Self {
-        Self { every: Duration::from_secs(5), most_age: Duration::from_secs(60), ages: SampleAges::default() }
+        Self {
+            every: Duration::from_secs(5),
+            most_age: Duration::from_secs(60),
+            ages: SampleAgeLimits::default(),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use metier_types::UtcTimestamp;
 use super::join::join_nodes;
 use super::node_naming::without_port;
 use super::queries::{KIND_LABEL, NodeQueryAnswers};
-use super::{PrometheusSnapshot, SampleAges};
+use super::{PrometheusSnapshot, SampleAgeLimits};
 
 const NOW: i64 = 1_700_000_000;
 
@@ -101,7 +101,10 @@ impl Cluster {
 
     fn joined(&mut self) -> PrometheusSnapshot {
         let answers = std::mem::replace(&mut self.0, Self::new().0);
-        join_nodes(answers, SampleAges { load: Duration::from_secs(60), device: Duration::from_secs(300) })
+        join_nodes(
+            answers,
+            SampleAgeLimits { load: Duration::from_secs(60), device: Duration::from_secs(300) },
+        )
     }
 }
 

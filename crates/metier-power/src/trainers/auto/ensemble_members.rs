@@ -20,7 +20,7 @@ const WATTS_ERROR_WEIGHT: f64 = 3.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MemberKind {
+pub enum EnsembleMemberKind {
     /// Forest: median of the leaf's rows.
     Median,
     /// Forest: the value with the smallest mean relative error.
@@ -41,32 +41,32 @@ pub enum MemberKind {
     Shallow,
 }
 
-pub const MEMBER_KINDS: [MemberKind; 10] = [
-    MemberKind::Median,
-    MemberKind::Relative,
-    MemberKind::Logarithms,
-    MemberKind::Balanced,
-    MemberKind::Monotone,
-    MemberKind::Line,
-    MemberKind::Polynomial,
-    MemberKind::Vectors,
-    MemberKind::Neighbours,
-    MemberKind::Shallow,
+pub const MEMBER_KINDS: [EnsembleMemberKind; 10] = [
+    EnsembleMemberKind::Median,
+    EnsembleMemberKind::Relative,
+    EnsembleMemberKind::Logarithms,
+    EnsembleMemberKind::Balanced,
+    EnsembleMemberKind::Monotone,
+    EnsembleMemberKind::Line,
+    EnsembleMemberKind::Polynomial,
+    EnsembleMemberKind::Vectors,
+    EnsembleMemberKind::Neighbours,
+    EnsembleMemberKind::Shallow,
 ];
 
 /// Training function of one of the original's trainers.
 type OriginalTrainer = fn(&TrainerTask<'_>) -> Result<LearnedFormula, Error>;
 
 /// The original's trainers that are ensemble members.
-const ORIGINALS: [(MemberKind, OriginalTrainer); 5] = [
-    (MemberKind::Line, linear::learn),
-    (MemberKind::Polynomial, polynomial::learn),
-    (MemberKind::Vectors, svr::learn),
-    (MemberKind::Neighbours, k_neighbors::learn),
-    (MemberKind::Shallow, gradient_boosting::learn),
+const ORIGINALS: [(EnsembleMemberKind, OriginalTrainer); 5] = [
+    (EnsembleMemberKind::Line, linear::learn),
+    (EnsembleMemberKind::Polynomial, polynomial::learn),
+    (EnsembleMemberKind::Vectors, svr::learn),
+    (EnsembleMemberKind::Neighbours, k_neighbors::learn),
+    (EnsembleMemberKind::Shallow, gradient_boosting::learn),
 ];
 
-impl MemberKind {
+impl EnsembleMemberKind {
     /// Whether the member is computed from the forest.
     pub const fn is_of_forest(self) -> bool {
         matches!(self, Self::Median | Self::Relative)
@@ -91,12 +91,12 @@ pub struct EnsembleMembers {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     monotone: Option<PackedTrees>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    originals: BTreeMap<MemberKind, LearnedFormula>,
+    originals: BTreeMap<EnsembleMemberKind, LearnedFormula>,
 }
 
 /// Predictions of the members for a row.
 pub struct MemberPredictions {
-    pub watts: Vec<(MemberKind, f64)>,
+    pub watts: Vec<(EnsembleMemberKind, f64)>,
     /// Half the distance between the forest's quantiles.
     pub spread: f64,
 }
@@ -118,7 +118,7 @@ impl EnsembleMembers {
     pub fn fit(
         task: &TrainerTask<'_>,
         leaf_rows: usize,
-        is_wanted: impl Fn(MemberKind) -> bool,
+        is_wanted: impl Fn(EnsembleMemberKind) -> bool,
     ) -> Result<Self, Error> {
         let (floor, seed) = (task.floor, task.seed);
         let rows = &MixedRows::new(task.x, task.y, seed)?;
@@ -142,17 +142,17 @@ impl EnsembleMembers {
             seed,
             ..boost::Settings::default()
         };
-        let boosted = |kind: MemberKind| -> Result<Option<PackedTrees>, Error> {
+        let boosted = |kind: EnsembleMemberKind| -> Result<Option<PackedTrees>, Error> {
             if !is_wanted(kind) {
                 return Ok(None);
             }
             let plain = || rows.weights.clone();
             let watts = || rows.y.iter().copied();
             let fitted = match kind {
-                MemberKind::Logarithms => {
+                EnsembleMemberKind::Logarithms => {
                     BoostedTrees::fit(&table(&rows.rich, logs.iter().copied(), plain())?, None, &free)?
                 }
-                MemberKind::Balanced => {
+                EnsembleMemberKind::Balanced => {
                     let count = |y: &f64| {
                         let relative = if *y > floor { 1.0 / y } else { 0.0 };
                         (relative + WATTS_ERROR_WEIGHT / rows.mean.abs().max(floor))
@@ -173,9 +173,9 @@ impl EnsembleMembers {
             floor,
             mean: rows.mean,
             forest,
-            logarithms: boosted(MemberKind::Logarithms)?,
-            balanced: boosted(MemberKind::Balanced)?,
-            monotone: boosted(MemberKind::Monotone)?,
+            logarithms: boosted(EnsembleMemberKind::Logarithms)?,
+            balanced: boosted(EnsembleMemberKind::Balanced)?,
+            monotone: boosted(EnsembleMemberKind::Monotone)?,
             originals,
         })
     }
@@ -186,18 +186,20 @@ impl EnsembleMembers {
         &self,
         row: &[f64],
         rich: &[f64],
-        is_wanted: impl Fn(MemberKind) -> bool,
+        is_wanted: impl Fn(EnsembleMemberKind) -> bool,
     ) -> MemberPredictions {
         let alike = self.forest.find_similar_rows(rich);
         // Relative errors count only above the floor; a row below it counts like one of the mean
         // watts.
         let relative = |y: f64| if y > self.floor { 1.0 / y } else { 1.0 / self.mean.max(self.floor) };
-        let say = |kind: MemberKind| match kind {
-            MemberKind::Median => Some(alike.quantile(0.5, |_| 1.0)),
-            MemberKind::Relative => Some(alike.quantile(0.5, relative)),
-            MemberKind::Logarithms => self.logarithms.as_ref().map(|trees| trees.0.predict(rich).exp()),
-            MemberKind::Balanced => self.balanced.as_ref().map(|trees| trees.0.predict(rich)),
-            MemberKind::Monotone => self.monotone.as_ref().map(|trees| trees.0.predict(row)),
+        let say = |kind: EnsembleMemberKind| match kind {
+            EnsembleMemberKind::Median => Some(alike.quantile(0.5, |_| 1.0)),
+            EnsembleMemberKind::Relative => Some(alike.quantile(0.5, relative)),
+            EnsembleMemberKind::Logarithms => {
+                self.logarithms.as_ref().map(|trees| trees.0.predict(rich).exp())
+            }
+            EnsembleMemberKind::Balanced => self.balanced.as_ref().map(|trees| trees.0.predict(rich)),
+            EnsembleMemberKind::Monotone => self.monotone.as_ref().map(|trees| trees.0.predict(row)),
             original => self
                 .originals
                 .get(&original)

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ensemble_members::{MEMBER_KINDS, MemberKind};
+use super::ensemble_members::{EnsembleMemberKind, MEMBER_KINDS};
 
 /// Steps of the blend.
 const BLEND_STEPS: usize = 12;
@@ -22,7 +22,7 @@ const EXCESS_PENALTY: f64 = 10.0;
 
 /// Held-out predictions.
 pub struct BlendCandidates<'a> {
-    pub voices: &'a BTreeMap<MemberKind, Vec<f64>>,
+    pub voices: &'a BTreeMap<EnsembleMemberKind, Vec<f64>>,
     /// Predictions of the original's trainers.
     pub others: &'a [Vec<f64>],
     pub y: &'a [f64],
@@ -33,7 +33,7 @@ pub struct BlendCandidates<'a> {
 /// Weights of the members, and the error of the blend.
 #[derive(Debug, Default)]
 pub struct MemberShares {
-    pub of: BTreeMap<MemberKind, f64>,
+    pub of: BTreeMap<EnsembleMemberKind, f64>,
     pub loss: f64,
 }
 
@@ -73,7 +73,7 @@ impl BlendCandidates<'_> {
 pub fn blend(
     candidates: &BlendCandidates<'_>,
     rows: &[usize],
-    earlier: Option<&BTreeMap<MemberKind, f64>>,
+    earlier: Option<&BTreeMap<EnsembleMemberKind, f64>>,
 ) -> MemberShares {
     let best = candidates.best(rows);
     let worth = |errors: ErrorSums| {
@@ -83,7 +83,7 @@ pub fn blend(
         };
         penalised(errors.watts, best.watts) + penalised(errors.relative, best.relative)
     };
-    let mut votes: BTreeMap<MemberKind, f64> = MEMBER_KINDS.iter().map(|kind| (*kind, 0.0)).collect();
+    let mut votes: BTreeMap<EnsembleMemberKind, f64> = MEMBER_KINDS.iter().map(|kind| (*kind, 0.0)).collect();
     for (kind, share) in earlier.into_iter().flatten() {
         votes.insert(*kind, share * EARLIER_STEPS);
     }
@@ -114,11 +114,11 @@ mod tests {
     use super::*;
 
     fn shares(
-        predicted: &[(MemberKind, Vec<f64>)],
+        predicted: &[(EnsembleMemberKind, Vec<f64>)],
         y: &[f64],
-        earlier: Option<MemberKind>,
-    ) -> BTreeMap<MemberKind, f64> {
-        let mut voices: BTreeMap<MemberKind, Vec<f64>> =
+        earlier: Option<EnsembleMemberKind>,
+    ) -> BTreeMap<EnsembleMemberKind, f64> {
+        let mut voices: BTreeMap<EnsembleMemberKind, Vec<f64>> =
             MEMBER_KINDS.iter().map(|kind| (*kind, vec![5000.0; y.len()])).collect();
         voices.extend(predicted.iter().cloned());
         let earlier = earlier.map(|kind| [(kind, 1.0)].into_iter().collect());
@@ -133,17 +133,23 @@ mod tests {
     fn a_voice_that_is_good_in_per_cent_only_does_not_rule() {
         let y: Vec<f64> = (0..100).map(|row| if row < 80 { 2.0 } else { 200.0 }).collect();
         let fair: Vec<f64> = y.iter().map(|y| y * 1.22).collect();
-        let of = shares(&[(MemberKind::Relative, vec![2.0; 100]), (MemberKind::Balanced, fair)], &y, None);
-        assert!(of[&MemberKind::Balanced] > 0.7, "{of:?}");
-        assert_eq!(of[&MemberKind::Median], 0.0);
+        let of = shares(
+            &[(EnsembleMemberKind::Relative, vec![2.0; 100]), (EnsembleMemberKind::Balanced, fair)],
+            &y,
+            None,
+        );
+        assert!(of[&EnsembleMemberKind::Balanced] > 0.7, "{of:?}");
+        assert_eq!(of[&EnsembleMemberKind::Median], 0.0);
     }
 
     #[test]
     fn an_earlier_blend_has_votes() {
         let y = vec![10.0; 20];
-        let predicted: Vec<(MemberKind, Vec<f64>)> =
+        let predicted: Vec<(EnsembleMemberKind, Vec<f64>)> =
             MEMBER_KINDS.iter().map(|kind| (*kind, vec![10.0; 20])).collect();
-        assert!(shares(&predicted, &y, Some(MemberKind::Monotone))[&MemberKind::Monotone] > 0.15);
-        assert_eq!(shares(&predicted, &y, None)[&MemberKind::Monotone], 0.0);
+        assert!(
+            shares(&predicted, &y, Some(EnsembleMemberKind::Monotone))[&EnsembleMemberKind::Monotone] > 0.15
+        );
+        assert_eq!(shares(&predicted, &y, None)[&EnsembleMemberKind::Monotone], 0.0);
     }
 }

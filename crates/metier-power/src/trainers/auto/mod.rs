@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::held_out::HOLD_OUT_PARTS;
 use super::{JudgedFormula, LearnedFormula, TrainerTask, xgboost};
 use crate::Error;
-pub use ensemble_members::MemberKind;
+pub use ensemble_members::EnsembleMemberKind;
 use ensemble_members::{EnsembleMembers, MEMBER_KINDS};
 use greedy_blend::{BlendCandidates, MemberShares, blend};
 use mixed_rows::derived_features;
@@ -33,7 +33,7 @@ const MIN_ERROR_SHARE: f64 = 0.01;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnsembleBlend {
     floor: f64,
-    shares: BTreeMap<MemberKind, f64>,
+    shares: BTreeMap<EnsembleMemberKind, f64>,
     voices: EnsembleMembers,
 }
 
@@ -48,12 +48,12 @@ impl EnsembleBlend {
         (watts, error_size(predictions.spread, watts, self.floor))
     }
 
-    fn share(&self, kind: MemberKind) -> f64 {
+    fn share(&self, kind: EnsembleMemberKind) -> f64 {
         self.shares.get(&kind).copied().unwrap_or(0.0)
     }
 
     /// Weight of each member kind; they add up to 1.
-    pub fn shares(&self) -> &BTreeMap<MemberKind, f64> {
+    pub fn shares(&self) -> &BTreeMap<EnsembleMemberKind, f64> {
         &self.shares
     }
 }
@@ -64,7 +64,7 @@ fn error_size(spread: f64, watts: f64, floor: f64) -> f64 {
 
 /// Held-out predictions of each member, and the forest's error sizes.
 struct MemberHeldOut {
-    watts: BTreeMap<MemberKind, Vec<f64>>,
+    watts: BTreeMap<EnsembleMemberKind, Vec<f64>>,
     spread: Vec<f64>,
 }
 
@@ -105,7 +105,7 @@ pub fn learn(task: &TrainerTask<'_>) -> Result<JudgedFormula, Error> {
         }
     }
     let (forest, shares) = chosen(&(0..parts.len()).collect::<Vec<_>>());
-    let is_wanted = |kind: MemberKind| shares.of.get(&kind).is_some_and(|share| *share > 0.0);
+    let is_wanted = |kind: EnsembleMemberKind| shares.of.get(&kind).is_some_and(|share| *share > 0.0);
     let voices = EnsembleMembers::fit(task, LEAF_SIZES[forest], is_wanted)?;
     Ok((
         LearnedFormula::Blend(Box::new(EnsembleBlend { floor: task.floor, shares: shares.of, voices })),
@@ -135,7 +135,7 @@ fn predict_held_out(
         asked.iter().for_each(|row| trees[*row] = xgboost.watts(task.x.row(*row)).max(0.0));
         for (forest, leaf_rows) in LEAF_SIZES.into_iter().enumerate() {
             // The other members are equal for each forest, so they are trained once.
-            let is_new = |kind: MemberKind| forest == 0 || kind.is_of_forest();
+            let is_new = |kind: EnsembleMemberKind| forest == 0 || kind.is_of_forest();
             let voices = EnsembleMembers::fit(&own, leaf_rows, is_new)?;
             for row in &asked {
                 let own = task.x.row(*row);

@@ -49,7 +49,7 @@ const MAX_PARSE_ATTEMPTS: usize = 64;
 
 /// Counters of the socket.
 #[derive(Debug, Default)]
-pub struct EstimatorStats {
+pub struct EstimatorSocketCounters {
     /// Answered requests.
     pub answered: AtomicU64,
     /// Refused requests.
@@ -66,7 +66,7 @@ pub struct EstimatorSocket {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     pending: Arc<PendingClients>,
-    pub figures: Arc<EstimatorStats>,
+    pub figures: Arc<EstimatorSocketCounters>,
 }
 
 impl std::fmt::Debug for EstimatorSocket {
@@ -80,7 +80,7 @@ impl std::fmt::Debug for EstimatorSocket {
 
 struct EstimatorSocketState {
     estimator: Arc<PowerEstimator>,
-    figures: Arc<EstimatorStats>,
+    figures: Arc<EstimatorSocketCounters>,
     pending: Arc<PendingClients>,
     /// One large request at a time.
     large: Mutex<()>,
@@ -103,7 +103,7 @@ impl EstimatorSocket {
             let _ = std::fs::remove_file(&aside);
             wrong(error.to_string())
         })?;
-        let figures = Arc::new(EstimatorStats::default());
+        let figures = Arc::new(EstimatorSocketCounters::default());
         let shared = Arc::new(EstimatorSocketState {
             estimator,
             figures: figures.clone(),

@@ -11,7 +11,7 @@ mod request_buffer;
 mod services;
 mod trainer;
 
-pub use estimator_socket::{DEFAULT_SOCKET_PATH, EstimatorSocket as EstimatorDoor, EstimatorStats};
+pub use estimator_socket::{DEFAULT_SOCKET_PATH, EstimatorSocket as EstimatorDoor, EstimatorSocketCounters};
 pub use model_fetcher::FetchConfig;
 pub use model_server::PORT as MODELS_PORT;
 pub use online_trainer::OnlineTrainerConfig;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::PowerEstimator;
 use metier_power::kepler_settings::InitialPredictor;
-use metier_power::pipeline::{MissingPredictor, ModelServerClient, PredictorPurpose, download_initial};
+use metier_power::pipeline::{ModelServerClient, PredictorPurpose, UnmetPredictorRequest, download_initial};
 
 use crate::error::Error;
 
@@ -86,10 +86,10 @@ fn run_fetch_loop(
     asking: &FetchConfig,
     shelf: &PipelineCatalog,
     estimator: &PowerEstimator,
-    receiver: &Receiver<MissingPredictor>,
+    receiver: &Receiver<UnmetPredictorRequest>,
     stopping: &AtomicBool,
 ) {
-    let mut known: BTreeMap<MissingPredictor, FetchState> = BTreeMap::new();
+    let mut known: BTreeMap<UnmetPredictorRequest, FetchState> = BTreeMap::new();
     while !stopping.load(Ordering::SeqCst) {
         match receiver.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(predictor) if known.len() < MAX_REQUEST_KINDS || known.contains_key(&predictor) => {
@@ -142,7 +142,7 @@ impl FetchConfig {
     /// Name of the fetched predictor; `None` without a source; else why the fetch failed.
     fn fetch_predictor(
         &self,
-        missing_predictor: &MissingPredictor,
+        missing_predictor: &UnmetPredictorRequest,
         estimator: &PowerEstimator,
     ) -> Result<Option<String>, String> {
         let mut why = Vec::new();

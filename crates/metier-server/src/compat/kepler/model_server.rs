@@ -34,7 +34,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
-use super::estimator_socket::EstimatorStats;
+use super::estimator_socket::EstimatorSocketCounters;
 use crate::http::HttpState;
 use crate::http::body_reader::{BodyGate, RequestPermission, RequestRule, receive_body};
 use crate::http::gate::gate_request;
@@ -51,7 +51,7 @@ const MAX_COUNTED_KEYS: usize = 1000;
 pub struct ModelServerState {
     pub shelf: Arc<PipelineCatalog>,
     /// The estimator in the same process; it changes with the predictors.
-    pub estimator: Option<(Arc<PowerEstimator>, Arc<EstimatorStats>)>,
+    pub estimator: Option<(Arc<PowerEstimator>, Arc<EstimatorSocketCounters>)>,
     /// Counters of the online trainer in the same process.
     pub online: Option<Arc<super::online_trainer::OnlineTrainerStats>>,
     /// The error metric by which predictors are compared.

@@ -17,7 +17,7 @@ use metier_power::kepler_terms::{EnergySource, OutputType, shorten};
 use metier_power::online::{self, OnlineSettings, PromotionVerdict};
 use metier_power::query::{self, KeplerQuery, TimeSpan};
 use metier_power::response::{KeplerResponse, KeplerSeries};
-use metier_power::stored_pipelines::PipelineRecorder;
+use metier_power::stored_pipelines::TrainedPipelineRecorder;
 use metier_predict::lifecycle::PromotionDecision;
 use metier_prom::query::{BlockingClient, PromClient, PromEndpoint};
 use metier_prom::{MetricKind, MetricsPage, RenderedLabels};
@@ -156,7 +156,7 @@ impl OnlineTrainer {
         online: OnlineTrainerConfig,
         shelf: Arc<PipelineCatalog>,
         estimator: Arc<PowerEstimator>,
-        recorder: Option<PipelineRecorder>,
+        recorder: Option<TrainedPipelineRecorder>,
     ) -> Result<Self, Error> {
         let client = BlockingClient::new(online.prometheus.clone())
             .map_err(|error| Error::Prometheus { reason: error.to_string() })?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use metier_power::catalog::PipelineCatalog;
 use metier_power::estimate::PowerEstimator;
-use metier_power::stored_pipelines::PipelineRecorder;
+use metier_power::stored_pipelines::TrainedPipelineRecorder;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ use super::estimator_socket::EstimatorSocket;
 use super::model_fetcher::{FetchConfig, ModelFetcher};
 use super::model_server::{self, ModelServerState};
 use super::online_trainer::{OnlineTrainer, OnlineTrainerConfig};
-use super::trainer::{self, TrainerState, TrainingScheduler};
+use super::trainer::{self, TrainerState, TrainingJobQueue};
 use crate::error::Error;
 use crate::http::config::{AccessToken, HttpConfig};
 use crate::http::{HttpState, listener};
@@ -59,7 +59,7 @@ pub struct KeplerServices {
     /// The error metric by which the model server compares predictors.
     pub error_key: String,
     /// Records new pipelines in the store; without a store they stay in folders.
-    pub recorder: Option<PipelineRecorder>,
+    pub recorder: Option<TrainedPipelineRecorder>,
 }
 
 /// Addresses of the open services.
@@ -260,7 +260,7 @@ impl KeplerServices {
             && let Some(listener) = ok_or_skip(listener::bind_listener(address), is_lenient)?
         {
             opened.trainer = listener.local_addr().ok();
-            let own = TrainingScheduler::new(self.shelf.clone(), self.recorder.clone())
+            let own = TrainingJobQueue::new(self.shelf.clone(), self.recorder.clone())
                 .map_err(|source| Error::Runtime { source })?;
             jobs = Some(own.clone());
             let http = self.http_state(&listener, address, &[]);

@@ -26,7 +26,7 @@ const WANT_OBJECT: &str = "an object with the image that serves the graph: {\"im
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Deployment")]
 #[allow(dead_code, reason = "describes what is sent")]
-pub struct DeploymentRequest {
+pub struct DeploymentFieldSchema {
     /// The image that serves the graph.
     pub image: String,
     /// Name of the Deployment; derived from the graph's name by default.

@@ -54,7 +54,7 @@ pub struct ProfilingRequest {
     /// Whether the graph is to be placed on the chosen node; needs the token.
     pub apply: Option<bool>,
     /// The service for it; needed with `apply`.
-    pub deployment: Option<deployment::DeploymentRequest>,
+    pub deployment: Option<deployment::DeploymentFieldSchema>,
 }
 
 pub const CPU_FIELD: &str = "cpu_usage(percentage)";

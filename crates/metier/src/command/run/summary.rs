@@ -3,7 +3,7 @@
 use metier_stats::{SummaryField, batch_spread};
 use metier_types::Run;
 
-use crate::output::{StreamPaint, TableCell, TextTable, figures, stages};
+use crate::output::{StreamPaint, TableCell, TextTable, app_stages, figures};
 
 /// Limit of listed stages.
 const MAX_STAGES: usize = 8;
@@ -20,7 +20,7 @@ pub fn single_summary(run: &Run, flag: bool, paint: StreamPaint) -> String {
         ]);
     }
     text.push_str(&table.render(paint));
-    text.push_str(&stages::stages_table(run, MAX_STAGES, paint));
+    text.push_str(&app_stages::stages_table(run, MAX_STAGES, paint));
     for warning in &run.warnings {
         text.push_str(&format!("  {} {}\n", paint.yellow("warning"), warning.text));
     }

@@ -7,7 +7,7 @@ use metier_stats::{AdviceFirmness, UseHistory, peak_cores, size_resources};
 use metier_types::{ProcessRecord, ProcessSource, ProcessTree, Run, Series};
 
 use crate::output::{
-    StreamPaint, TableCell, TextTable, csv_cell, figures, printable_text, sparkline, stages,
+    StreamPaint, TableCell, TextTable, app_stages, csv_cell, figures, printable_text, sparkline,
 };
 use crate::time;
 
@@ -166,8 +166,8 @@ fn gpus_table(run: &Run, paint: StreamPaint) -> String {
 
 /// Stages of the application, and their reception.
 fn application_text(run: &Run, paint: StreamPaint) -> String {
-    let Some(went) = stages::intake_line(run) else { return String::new() };
-    let table = stages::stages_table(run, usize::MAX, paint);
+    let Some(went) = app_stages::intake_line(run) else { return String::new() };
+    let table = app_stages::stages_table(run, usize::MAX, paint);
     let examples = run.intake.iter().flat_map(|intake| &intake.examples);
     let examples: String = examples
         .map(|example| format!("  {} {}\n", paint.dim("not understood:"), printable_text(example)))

@@ -28,7 +28,7 @@ use axum::routing::{get, post};
 use metier_prom::{ExpositionFormat, MetricKind, MetricsPage, RenderedLabels};
 use serde_json::{Value, json};
 
-pub use training_jobs::TrainingScheduler;
+pub use training_jobs::TrainingJobQueue;
 
 use super::model_server::{guard_routes, json_response, problem_response};
 use super::online_trainer::OnlineTrainerStats;
@@ -42,7 +42,7 @@ pub const PORT: u16 = 8102;
 
 /// State that all requests share.
 pub struct TrainerState {
-    pub jobs: Arc<TrainingScheduler>,
+    pub jobs: Arc<TrainingJobQueue>,
     /// Counters of the online trainer in the same process.
     pub online: Option<Arc<OnlineTrainerStats>>,
 }

@@ -1,6 +1,6 @@
 //! Trainings: one runs at a time, a few wait, and the last finished ones stay with their results.
 //!
-//! Each training has a folder of its own below one that is removed with [`TrainingScheduler`]; only
+//! Each training has a folder of its own below one that is removed with [`TrainingJobQueue`]; only
 //! its zip stays. The first training starts the thread and the last one ends it, so that an unused
 //! trainer costs nothing.
 
@@ -15,7 +15,7 @@ use metier_power::catalog::PipelineCatalog;
 use metier_power::isolate::PowerIsolator;
 use metier_power::pipeline;
 use metier_power::profile::IdleProfile;
-use metier_power::stored_pipelines::PipelineRecorder;
+use metier_power::stored_pipelines::TrainedPipelineRecorder;
 use metier_power::training::{self, PipelinePlan, TrainingKnowledge, TrainingOutcome};
 use metier_types::{LockUnpoisoned, UtcTimestamp};
 use serde_json::{Value, json};
@@ -170,19 +170,19 @@ impl TrainingQueue {
     }
 }
 
-pub struct TrainingScheduler {
+pub struct TrainingJobQueue {
     shelf: Arc<PipelineCatalog>,
-    recorder: Option<PipelineRecorder>,
+    recorder: Option<TrainedPipelineRecorder>,
     folder: ScratchFolder,
     desk: Mutex<TrainingQueue>,
     ended: EndedTrainingCounts,
 }
 
-impl TrainingScheduler {
+impl TrainingJobQueue {
     /// An empty queue. Isolators use the predictors of the catalog; results are recorded.
     pub fn new(
         shelf: Arc<PipelineCatalog>,
-        recorder: Option<PipelineRecorder>,
+        recorder: Option<TrainedPipelineRecorder>,
     ) -> std::io::Result<Arc<Self>> {
         let folder = ScratchFolder::new("train")?;
         Ok(Arc::new(Self {
