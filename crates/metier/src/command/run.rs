@@ -329,7 +329,10 @@ impl MeasureJob<'_> {
         super::sweep_jobs();
         let sink = if self.keeping.no_store { None } else { Some(context.run_sink()?) };
         let mut recorder: Box<dyn RunRecorder> = match &sink {
-            None => Box::new(NoRecorder),
+            None => {
+                leftovers::sweep_groups(&roots);
+                Box::new(NoRecorder)
+            }
             Some(sink) => {
                 match sink.store() {
                     Some(store) => drop(leftovers::sweep_leftovers(&roots, &store, &device)?),
