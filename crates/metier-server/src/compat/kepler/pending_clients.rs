@@ -1,8 +1,8 @@
 //! Clients of the estimator whose request is not complete yet.
 //!
 //! One thread waits for all of them with epoll, so that a client that sends nothing costs no thread
-//! and delays nobody. When there are too many, the oldest is refused. Each wait is bounded: by the
-//! time for a request, and by a pause after what looks complete and does not parse.
+//! and delays no other client. When there are too many, the oldest is refused. Each wait is
+//! bounded: by the time for a request, and by a pause after what looks complete and does not parse.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
